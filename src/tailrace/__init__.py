@@ -1,0 +1,1 @@
+"""Tailrace carries every committed write to everything that depends on it."""

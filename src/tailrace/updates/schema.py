@@ -1,0 +1,41 @@
+"""The one schema in which updates travel, from the log to every application.
+
+No dictionary columns and no unsigned integers: Spark refuses both. Columns are only ever appended, nullable.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+PAIRS_TYPE: Final = pa.map_(pa.string(), pa.binary())
+
+UPDATE_SCHEMA: Final = pa.schema(
+    [
+        pa.field("shard", pa.int32(), nullable=False),
+        pa.field("era", pa.int32(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("index", pa.int32(), nullable=False),
+        pa.field("committed_at", pa.timestamp("us", tz="UTC")),
+        pa.field("table", pa.string(), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("pairs", PAIRS_TYPE),
+        pa.field("before", PAIRS_TYPE),
+    ]
+)
+
+OPERATIONS: Final = (
+    "insert",
+    "update",
+    "delete",
+    "put",
+    "merge",
+    "delete_range",
+    "truncate",
+    "message",
+    "snapshot",
+)
+
+EMPTY_UPDATES: Final = pa.RecordBatch.from_pylist([], schema=UPDATE_SCHEMA)
