@@ -225,3 +225,34 @@ class ApplicationFailed(TailraceError):
     """The application's own code raised on an update, and its policy is to stop."""
 
     template = "application {application!r} failed on {position}: {reason}"
+
+
+class WorkersStuck(TailraceError):
+    template = "threads {threads} did not stop within {timeout_s} s"
+
+
+class ProcessFailed(TailraceError):
+    """A supervised process died too often, or cannot be started."""
+
+    template = "process {name}: {reason}"
+
+
+class DatabaseFailed(TailraceError):
+    """A SQLite file of Tailrace's own cannot be used."""
+
+    template = "{path}: {reason}"
+
+
+class DatabaseFull(DatabaseFailed):
+    kind = Kind.RETRY
+    template = "{path}: the disk is full; nothing of the transaction was written"
+
+
+class DatabaseBusy(DatabaseFailed):
+    kind = Kind.RETRY
+    template = "{path}: another process has held its lock for {timeout_s} s"
+
+
+class RecordTooLarge(TailraceError):
+    kind = Kind.ADVICE
+    template = "a {what} record of {size} bytes is over the coordinator's limit of {limit} bytes"

@@ -28,19 +28,28 @@ class Bounds(NamedTuple):
     through: Position
 
 
+class Lost(NamedTuple):
+    """What lay in (after, until] is not in the log: writes that bypassed it, where the configuration lets them."""
+
+    after: Position
+    until: Position
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class LogBatch:
     """Some updates in log order, and up to where the log has been read.
 
     `through` lies at a transaction's end; it moves on even where there was nothing to deliver (`updates` is empty then).
     `checkpoint` is `through` with its witness. `log_bytes` is how much of the log was read for it. `at_head` says that
-    nothing more was there to read when the batch was cut.
+    nothing more was there to read when the batch was cut. `loss` is what is missing right before `updates`.
     """
 
     updates: pa.RecordBatch
     checkpoint: Checkpoint
     log_bytes: int
     at_head: bool
+    loss: Lost | None = None
 
     @property
     def through(self) -> Position:

@@ -21,7 +21,7 @@ class Position(NamedTuple):
 
     era: int
     sequence: int
-    index: int = 0
+    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which no one asks of a position
 
     def __str__(self) -> str:
         return f"{self.era}:{self.sequence}:{self.index}"

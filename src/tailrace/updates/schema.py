@@ -5,26 +5,26 @@ No dictionary columns and no unsigned integers: Spark refuses both. Columns are 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 PAIRS_TYPE: Final = pa.map_(pa.string(), pa.binary())
 
-UPDATE_SCHEMA: Final = pa.schema(
-    [
-        pa.field("shard", pa.int32(), nullable=False),
-        pa.field("era", pa.int32(), nullable=False),
-        pa.field("sequence", pa.int64(), nullable=False),
-        pa.field("index", pa.int32(), nullable=False),
-        pa.field("committed_at", pa.timestamp("us", tz="UTC")),
-        pa.field("table", pa.string(), nullable=False),
-        pa.field("operation", pa.string(), nullable=False),
-        pa.field("key", pa.binary()),
-        pa.field("pairs", PAIRS_TYPE),
-        pa.field("before", PAIRS_TYPE),
-    ]
-)
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("shard", pa.int32(), nullable=False),
+    pa.field("era", pa.int32(), nullable=False),
+    pa.field("sequence", pa.int64(), nullable=False),
+    pa.field("index", pa.int32(), nullable=False),
+    pa.field("committed_at", pa.timestamp("us", tz="UTC")),
+    pa.field("table", pa.string(), nullable=False),
+    pa.field("operation", pa.string(), nullable=False),
+    pa.field("key", pa.binary()),
+    pa.field("pairs", PAIRS_TYPE),
+    pa.field("before", PAIRS_TYPE),
+]
+
+UPDATE_SCHEMA: Final = pa.schema(_FIELDS)
 
 OPERATIONS: Final = (
     "insert",

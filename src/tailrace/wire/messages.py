@@ -309,19 +309,7 @@ class DeadRetryReply(Message, frozen=True):
     retrying: int
 
 
-Up = (
-    Hello
-    | Acknowledge
-    | Alive
-    | Leave
-    | BuryDead
-    | DeadDone
-    | Status
-    | Reached
-    | DeadList
-    | DeadShow
-    | DeadRetry
-)
+Up = Hello | Acknowledge | Alive | Leave | BuryDead | DeadDone | Status | Reached | DeadList | DeadShow | DeadRetry
 Reply = HelloReply | Done | StatusReply | ReachedReply | DeadListReply | DeadShowReply | DeadRetryReply
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,0 +1,5 @@
+"""`python -m tailrace.cli` is `tailrace`."""
+
+from tailrace.cli import main
+
+main()

@@ -1,0 +1,342 @@
+"""The publisher of one dataset: gives applications their flows and keeps their markers.
+
+Subscribers' calls (`subscribe`, `acknowledge`, `alive`, ...) come on many threads; one lock guards who has which flows,
+and a janitor calls `tick` a few times a second to release flows whose subscriber fell silent and to give them to the
+next in line. What must be durable is so before a call returns: a marker is fsynced before the acknowledgement is
+answered, a dead letter before it counts as done. If markers cannot be saved, they stand still and delivery goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+
+from tailrace.errors import (
+    AcknowledgementRefused,
+    Fenced,
+    LogError,
+    NotFound,
+    PositionInvalid,
+    TailraceError,
+    Unavailable,
+)
+from tailrace.publisher.applications import Application, ApplicationRecord, Session, next_step, refuse_difference
+from tailrace.publisher.caravans import Caravans
+from tailrace.publisher.dead import DeadLetters
+from tailrace.publisher.markers import MarkerStore
+from tailrace.publisher.records import ApplicationRecords
+from tailrace.publisher.resume import Resumption, in_era, resume
+from tailrace.publisher.settings import PublisherSettings
+from tailrace.publisher.stream import Stream
+from tailrace.runtime.clock import Clock
+from tailrace.sources.interface import Source
+from tailrace.updates.filters import Filter
+from tailrace.updates.position import Checkpoint, LinePosition, Marker, Position
+from tailrace.wire.messages import Acknowledge, Alive, Leave, Subscribe
+
+log = logging.getLogger(__name__)
+
+
+class DatasetPublisher:
+    """See the module."""
+
+    def __init__(
+        self,
+        dataset: str,
+        shards: int,
+        source: Source,
+        *,
+        epoch: int,
+        records: ApplicationRecords,
+        markers: MarkerStore,
+        dead: DeadLetters,
+        settings: PublisherSettings,
+        clock: Clock,
+    ) -> None:
+        self.dataset = dataset
+        self.shards = tuple(range(shards))
+        self.source = source
+        self.epoch = epoch
+        self.dead = dead
+        self.caravans = Caravans(source, settings, clock)
+        self._records = records
+        self._markers = markers
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._sessions: dict[str, Session] = {}
+        self._applications: dict[str, Application] = {
+            record.application: self._known(record) for record in records.of(dataset)
+        }
+        self._closed = False
+        self.last_bounds = source.bounds()
+
+    def _known(self, record: ApplicationRecord) -> Application:
+        found = self._markers.load(self.dataset, record.application)
+        start = Marker(Checkpoint(record.start, None))
+        markers = {shard: found.get(shard, start) for shard in self.shards}
+        return Application(record, markers, dead_letters=self.dead.count(self.dataset, record.application))
+
+    # ---- subscribers come and go ------------------------------------------------------------------------------------
+
+    def subscribe(self, ask: Subscribe) -> Stream:
+        """A stream for this subscriber; it stands by while another one has the flows."""
+        filter = Filter.parse(ask.filter) if ask.filter else None
+        text = str(filter) if filter else None
+        with self._lock:
+            if self._closed:
+                raise Unavailable(reason="the publisher is shutting down")
+            application = self._applications.get(ask.application) or self._created(ask, text)
+            refuse_difference(application.record, text, ask.mode)
+            if len(application.standbys) >= self._settings.max_standbys:
+                raise Unavailable(
+                    reason=f"application {ask.application!r} has {len(application.standbys)} subscribers standing by "
+                    f"already (max_standbys)"
+                )
+            session = self._session(application, filter, ask.subscriber)
+            self._sessions[session.stream.session] = session
+            self._supersede(application, ask.subscriber)
+            application.standbys.append(session)
+            self._settle(application)
+            return session.stream
+
+    def _created(self, ask: Subscribe, filter: str | None) -> Application:
+        if not self._settings.create_applications:
+            raise NotFound(
+                what="application", name=ask.application, remedy="name it in the configuration, or set create_applications"
+            )
+        if len(self._applications) >= self._settings.max_applications:
+            raise Unavailable(reason=f"there are {len(self._applications)} applications already (max_applications)")
+        record = ApplicationRecord(self.dataset, ask.application, filter, ask.mode, self._start(ask.start))
+        application = self._known(self._records.create(record))
+        self._applications[ask.application] = application
+        log.info("application %s of %s is new, from %s", ask.application, self.dataset, record.start)
+        return application
+
+    def _start(self, text: str) -> Position:
+        bounds = self.source.bounds()
+        if text == "earliest":
+            return bounds.after
+        if text == "latest":
+            return bounds.through
+        asked = LinePosition.parse(text)
+        if asked.line != self.source.line:
+            raise PositionInvalid(text=text, reason=f"this dataset's line is {self.source.line!r}")
+        if in_era(asked.position, self.source.era) > bounds.through:
+            raise PositionInvalid(text=text, reason=f"it lies past the head of the log, {bounds.through}")
+        return asked.position
+
+    def _session(self, application: Application, filter: Filter | None, subscriber: str) -> Session:
+        stream = Stream(
+            session=secrets.token_hex(8),
+            application=application.name,
+            subscriber=subscriber,
+            epoch=self.epoch,
+            line=self.source.line,
+            shards=self.shards,
+            filter=filter,
+            caravans=self.caravans,
+            settings=self._settings,
+            clock=self._clock,
+        )
+        return Session(stream, self._clock.monotonic())
+
+    def _supersede(self, application: Application, subscriber: str) -> None:
+        for session in application.sessions():
+            if session.stream.subscriber == subscriber:
+                session.left = True
+                self._end(application, session, "this subscriber opened a new session")
+
+    def disconnected(self, stream: Stream) -> None:
+        """The stream's generator returned: its connection broke, or it was told to end."""
+        with self._lock:
+            session = self._sessions.get(stream.session)
+            if session is None:
+                return
+            session.connected = False
+            application = self._applications[stream.application]
+            if session in application.standbys:
+                self._end(application, session, "the connection broke")
+            self._settle(application)
+
+    def leave(self, ask: Leave) -> None:
+        with self._lock:
+            session = self._sessions.get(ask.session)
+            if session is None:
+                return
+            application = self._applications[session.stream.application]
+            session.left = True
+            if session in application.standbys:
+                self._end(application, session, "the subscriber left")
+            self._settle(application)
+
+    def alive(self, ask: Alive) -> None:
+        """A sign of life; refused once the session is over, so that a fenced subscriber learns of it."""
+        with self._lock:
+            session = self._session_of(ask.session)
+            session.heard_at = self._clock.monotonic()
+            if ask.progress is not None:
+                application = self._applications[session.stream.application]
+                session.stream.progress = ask.progress
+                if application.active is session:
+                    application.progress = max(application.progress or ask.progress, ask.progress)
+
+    def _session_of(self, session: str) -> Session:
+        found = self._sessions.get(session)
+        if found is None or self._closed:
+            raise Fenced(what=f"session {session}", reason="it is over; its flows may be elsewhere by now")
+        return found
+
+    # ---- who has the flows ------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Looks after every application; called by the janitor a few times a second."""
+        with self._lock:
+            for application in self._applications.values():
+                self._settle(application)
+
+    def _settle(self, application: Application) -> None:
+        fenced_after_s = self._settings.lease_s + self._settings.lease_margin_s
+        for standby in [*application.standbys]:
+            if self._clock.monotonic() - standby.heard_at > fenced_after_s:
+                self._end(application, standby, "not heard of for longer than its lease")
+        while True:
+            step = next_step(application.active, len(application.standbys), self._clock.monotonic(), fenced_after_s)
+            if step == "release":
+                assert application.active is not None
+                why = "the subscriber left" if application.active.left else "not heard of for longer than its lease"
+                self._end(application, application.active, why)
+            elif step == "promote":
+                if not self._activate(application, application.standbys[0]):
+                    return
+                application.active = application.standbys.popleft()
+            else:
+                return
+
+    def _end(self, application: Application, session: Session, reason: str) -> None:
+        session.stream.end(reason)
+        self._sessions.pop(session.stream.session, None)
+        if application.active is session:
+            application.active = None
+        if session in application.standbys:
+            application.standbys.remove(session)
+        log.info("session %s of %s ends: %s", session.stream.session, application.name, reason)
+
+    def _activate(self, application: Application, session: Session) -> bool:
+        """Opens the stream where its flows stand; False if the log cannot be read now (the janitor tries again)."""
+        try:
+            if application.record.mode == "realtime":
+                start = Resumption(self.source.bounds().through, (), {})
+            else:
+                start = resume(self.source, application.markers)
+        except TailraceError as error:
+            application.problem = str(error)
+            log.warning("application %s cannot start: %s", application.name, error)
+            return False
+        application.problem = ""
+        application.progress = None
+        session.stream.open(start)
+        for letters in self.dead.retrying(self.dataset, application.name, self._settings.dead_letter_batch):
+            session.stream.post(letters)
+        return True
+
+    # ---- acknowledgements -------------------------------------------------------------------------------------------
+
+    def acknowledge(self, ask: Acknowledge) -> None:
+        """Moves markers, durably, before it returns."""
+        with self._lock:
+            session, application = self._active(ask.session, f"token {ask.token}")
+            if ask.epoch != self.epoch:
+                raise AcknowledgementRefused(
+                    token=f"token {ask.token}", reason=f"it is of epoch {ask.epoch}, this publisher's is {self.epoch}"
+                )
+            session.heard_at = self._clock.monotonic()
+            moved = self._moved(application, session.stream, ask)
+            if not moved or application.record.mode == "realtime":
+                return
+            self._markers.save(self.dataset, application.name, moved, self.epoch)
+            application.markers.update(moved)
+
+    def _moved(self, application: Application, stream: Stream, ask: Acknowledge) -> dict[int, Marker]:
+        if ask.checkpoint is not None:
+            place = stream.checkpoint_at(ask.checkpoint.position)
+            if place is None:
+                return {}
+            shards, loss = stream.shards, False
+        else:
+            token = stream.acknowledged(ask.token)
+            place, shards, loss = token.checkpoint, token.shards, token.loss
+        now = {shard: application.markers[shard] for shard in shards}
+        moved = {shard: Marker(place) if loss else marker.advanced(place) for shard, marker in now.items()}
+        return {shard: marker for shard, marker in moved.items() if marker != now[shard]}
+
+    def _active(self, session_id: str, what: str) -> tuple[Session, Application]:
+        session = self._sessions.get(session_id)
+        application = self._applications[session.stream.application] if session else None
+        if session is None or application is None or application.active is not session:
+            raise AcknowledgementRefused(token=what, reason=f"session {session_id} is over, or does not have the flows")
+        return session, application
+
+    # ---- dead letters -----------------------------------------------------------------------------------------------
+
+    def bury(self, session_id: str, save: Callable[[Application], int]) -> None:
+        """Runs `save` (which makes letters durable) for the application whose flows this session has."""
+        with self._lock:
+            session, application = self._active(session_id, "dead letters")
+            session.heard_at = self._clock.monotonic()
+            if application.dead_letters >= self._settings.max_dead_letters:
+                raise Unavailable(reason=f"{application.name!r} has {application.dead_letters} dead letters already")
+            application.dead_letters += save(application)
+
+    def retry_dead(self, name: str, letters: list[int] | None) -> int:
+        """Marks letters for another try and hands them to the subscriber that is there, if one is."""
+        with self._lock:
+            application = self.application(name)
+            retried = self.dead.retry(self.dataset, name, letters)
+            if application.active and retried:
+                for batch in self.dead.load(self.dataset, name, retried, self._settings.dead_letter_batch):
+                    application.active.stream.post(batch)
+            return len(retried)
+
+    # ---- what others may know ---------------------------------------------------------------------------------------
+
+    def has_session(self, session: str) -> bool:
+        return session in self._sessions
+
+    def application(self, name: str) -> Application:
+        found = self._applications.get(name)
+        if found is None:
+            known = ", ".join(sorted(self._applications)) or "none yet"
+            raise NotFound(what="application", name=name, remedy=f"dataset {self.dataset!r} has: {known}")
+        return found
+
+    def applications(self) -> list[Application]:
+        with self._lock:
+            return list(self._applications.values())
+
+    def reached(self, name: str, position: Position) -> tuple[bool, Position | None]:
+        """Whether an application has processed everything up to a position, by its progress or its markers."""
+        with self._lock:
+            application = self.application(name)
+            wanted = in_era(position, self.source.era)
+            soft = application.progress
+            return application.acknowledged >= wanted or (soft is not None and soft >= wanted), soft
+
+    def problem(self) -> str:
+        """Why the dataset is not ready, empty if it is. Looks at the log's bounds on the way."""
+        try:
+            self.last_bounds = self.source.bounds()
+        except LogError as error:
+            return str(error)
+        return self.caravans.error
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for session in self._sessions.values():
+                session.stream.end("the publisher is shutting down")
+        self.caravans.close()
+
+

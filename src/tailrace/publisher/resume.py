@@ -1,0 +1,133 @@
+"""Where a stream starts again: from its flows' markers to a position that the log can be read on from.
+
+Usually that is the least marker, and the rows that flows further ahead already have are masked out until the last of
+them is reached. When the log no longer holds what follows a marker, or its history forked, reading resumes at the
+oldest position, or at the last checkpoint that both histories share, and what lies between is a loss that the
+application is told of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.errors import LogDiverged, LogTruncated, LogUnreadable
+from tailrace.sources.interface import Source
+from tailrace.updates.position import START, Checkpoint, Marker, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What these shards will not get: (after, until], and why. `resume` is the marker once that is acknowledged."""
+
+    shards: tuple[int, ...]
+    after: Position
+    until: Position
+    reason: str
+    resume: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Start reading after `position`; tell `losses` first; skip what `already` says that a shard has."""
+
+    position: Position
+    losses: tuple[Loss, ...]
+    already: Mapping[int, Position]
+
+
+def resume(source: Source, markers: Mapping[int, Marker]) -> Resumption:
+    """Decides for all the flows of a stream at once; flows that share a marker share its look-up in the log."""
+    starts: dict[int, Position] = {}
+    losses: list[Loss] = []
+    by_marker: dict[Marker, list[int]] = {}
+    for shard, marker in markers.items():
+        by_marker.setdefault(marker, []).append(shard)
+    for marker, shards in by_marker.items():
+        position, loss = _resume_one(source, marker, tuple(shards))
+        starts.update(dict.fromkeys(shards, position))
+        if loss:
+            losses.append(loss)
+    least = min(starts.values(), default=START)
+    already = {shard: start for shard, start in starts.items() if start > least}
+    return Resumption(least, tuple(losses), already)
+
+
+def _resume_one(source: Source, marker: Marker, shards: tuple[int, ...]) -> tuple[Position, Loss | None]:
+    """Tries the marker, then the checkpoints before it, newest first; the log's oldest position is the last resort.
+
+    A log of the same era that ends before the marker is not a fork: its datastore is behind, and is waited for.
+    """
+    bounds = source.bounds()
+    reason = ""
+    for checkpoint in (marker.checkpoint, *marker.earlier):
+        here = in_era(checkpoint.position, source.era)
+        if checkpoint.witness is None and checkpoint.position > START and checkpoint.position.era != source.era:
+            reason = reason or "the log was started anew"
+            continue
+        if here > bounds.through and checkpoint.position.era == source.era:
+            raise LogUnreadable(path=source.line, reason=f"it ends at {bounds.through}, before the marker {here}")
+        if here > bounds.through:
+            reason = reason or f"the log ends at {bounds.through}, before {marker.position}"
+            continue
+        try:
+            source.locate(Marker(Checkpoint(here, checkpoint.witness)))
+        except LogDiverged as error:
+            reason = reason or str(error)
+        except LogTruncated as error:
+            oldest = max(source.bounds().after, here)
+            return oldest, Loss(shards, marker.position, oldest, reason or str(error), Checkpoint(oldest, None))
+        else:
+            if not reason:
+                return here, None
+            return here, Loss(shards, here, marker.position, reason, Checkpoint(here, checkpoint.witness))
+    oldest = source.bounds().after
+    reason = f"{reason}; no checkpoint is shared: everything that the log holds comes again"
+    return oldest, Loss(shards, START, marker.position, reason, Checkpoint(oldest, None))
+
+
+def in_era(position: Position, era: int) -> Position:
+    """The same place of the log, named in its current era."""
+    return position if position == START else position._replace(era=era)
+
+
+def without(updates: pa.RecordBatch, already: Mapping[int, Position]) -> pa.RecordBatch:
+    """The rows that their shards do not have yet."""
+    if not updates.num_rows or not already:
+        return updates
+    highest = max(already) + 1
+    sequences = np.full(highest, -1, np.int64)
+    indexes = np.full(highest, -1, np.int64)
+    for shard, position in already.items():
+        sequences[shard] = position.sequence
+        indexes[shard] = position.index
+    shard = updates.column("shard").to_numpy(zero_copy_only=False)
+    known = shard < highest
+    place = np.where(known, shard, 0)
+    sequence = updates.column("sequence").to_numpy(zero_copy_only=False)
+    index = updates.column("index").to_numpy(zero_copy_only=False)
+    ahead = (sequence > sequences[place]) | ((sequence == sequences[place]) & (index > indexes[place]))
+    return updates.filter(pa.array(ahead | ~known))
+
+
+def after(updates: pa.RecordBatch, sent: Position) -> pa.RecordBatch:
+    """The rows past `sent`; a batch is sorted by position, so that they are its tail."""
+    if not updates.num_rows:
+        return updates
+    sequence = updates.column("sequence").to_numpy(zero_copy_only=False)
+    if sequence[0] > sent.sequence:
+        return updates
+    start = int(np.searchsorted(sequence, sent.sequence, side="left"))
+    index = updates.column("index").to_numpy(zero_copy_only=False)
+    while start < len(sequence) and sequence[start] == sent.sequence and index[start] <= sent.index:
+        start += 1
+    return updates.slice(start)
+
+
+def of_shards(updates: pa.RecordBatch, shards: Sequence[int]) -> pa.RecordBatch:
+    """The rows of some shards alone."""
+    return updates.filter(pc.is_in(updates.column("shard"), value_set=pa.array(shards, pa.int32())))

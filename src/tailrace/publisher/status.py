@@ -1,0 +1,85 @@
+"""What `tailrace status` shows: who is behind, by how much, and why."""
+
+from __future__ import annotations
+
+import time
+
+from tailrace.publisher.applications import Application
+from tailrace.publisher.dataset import DatasetPublisher
+from tailrace.sources.interface import Bounds
+from tailrace.updates.position import START, Position
+from tailrace.wire.messages import ApplicationStatus, DatasetStatus
+
+
+def dataset_status(publisher: DatasetPublisher) -> DatasetStatus:
+    problem = publisher.problem()
+    bounds = _bounds(publisher)
+    applications = [one for one in publisher.applications() if one.record.mode == "reliable"]
+    pinned = min(applications, key=lambda one: one.acknowledged, default=None)
+    return DatasetStatus(
+        dataset=publisher.dataset,
+        line=publisher.source.line,
+        era=publisher.source.era,
+        oldest=bounds.after,
+        head=bounds.through,
+        log_bytes=publisher.caravans.log_bytes,
+        caravans=publisher.caravans.count,
+        pinned_by=pinned.name if pinned else "",
+        error=problem,
+    )
+
+
+def application_status(publisher: DatasetPublisher, application: Application) -> ApplicationStatus:
+    head = _bounds(publisher).through
+    active = application.active
+    stream = active.stream if active else None
+    sent = stream.sent if stream and not stream.standby else application.acknowledged
+    processed = max(application.progress or START, application.acknowledged)
+    state, reason = _state(publisher, application, head)
+    return ApplicationStatus(
+        dataset=publisher.dataset,
+        application=application.name,
+        state=state,
+        reason=reason,
+        subscriber=stream.subscriber if stream else "",
+        standbys=len(application.standbys),
+        sent=sent,
+        acknowledged=application.acknowledged,
+        progress=application.progress,
+        lag_updates=max(0, head.sequence - processed.sequence) if head.era == processed.era else head.sequence,
+        lag_s=_lag_s(application, head),
+        queued_bytes=stream.queued_bytes if stream else 0,
+        updates_s=stream.updates_rate.per_s() if stream else 0.0,
+        bytes_s=stream.bytes_rate.per_s() if stream else 0.0,
+        dead_letters=application.dead_letters,
+        filter=application.record.filter,
+    )
+
+
+def _bounds(publisher: DatasetPublisher) -> Bounds:
+    """The log's bounds; those last known when it cannot be read now (`problem` says why)."""
+    return publisher.last_bounds
+
+
+def _state(publisher: DatasetPublisher, application: Application, head: Position) -> tuple[str, str]:
+    active = application.active
+    if application.problem:
+        return "failed", application.problem
+    if active is None:
+        return "waiting", "no subscriber"
+    if not active.connected:
+        return "waiting", "its subscriber is gone; its lease runs out"
+    if active.stream.blocked_by:
+        return "blocked", active.stream.blocked_by
+    if publisher.caravans.is_lead(active.stream.riding) and active.stream.sent >= head:
+        return "live", ""
+    return "catching up", f"{head.sequence - active.stream.sent.sequence} sequence numbers are still to be sent"
+
+
+def _lag_s(application: Application, head: Position) -> float:
+    """How old the newest update is that was sent, while others wait; zero for an application that has all."""
+    stream = application.active.stream if application.active else None
+    processed = application.progress or application.acknowledged
+    if processed >= head or stream is None or stream.sent_committed_us is None:
+        return 0.0
+    return max(0.0, time.time() - stream.sent_committed_us / 1e6)

@@ -1,0 +1,357 @@
+"""A stream: what one subscriber's connection carries, in the order in which it must arrive.
+
+`messages` is the generator behind the subscriber's `DoGet`. It takes entries from the caravan that the stream rides,
+slices and filters them, and puts tokens, loss notices, redeliveries and heartbeats between them. Each message names the
+place up to which the log has been read, so that a flow whose filter matched nothing still moves on. gRPC asks the
+generator for the next message only when the last one is on its way, which is all the flow control that there is: a
+subscriber that stops reading stops its generator, and its caravan goes on without it.
+
+Only the generator's thread moves `sent`. What other threads want of a stream (a redelivery, its end) goes through
+`post` and `end`, and wakes the generator.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from tailrace.errors import AcknowledgementRefused
+from tailrace.publisher.caravan import Caravan, Entry, Rider
+from tailrace.publisher.resume import Loss, Resumption, after, without
+from tailrace.runtime.clock import Clock
+from tailrace.runtime.metrics import Rate
+from tailrace.updates.filters import Filter
+from tailrace.updates.position import Checkpoint, Position
+from tailrace.updates.schema import EMPTY_UPDATES
+from tailrace.wire.messages import DataLoss, Down, Goodbye, Heartbeat, Opened, Redelivery, Token, Updates
+
+if TYPE_CHECKING:
+    from tailrace.publisher.caravans import Caravans
+    from tailrace.publisher.settings import PublisherSettings
+
+Parcel = tuple[pa.RecordBatch, Down]
+
+REMEMBERED_CHECKPOINTS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class OpenToken:
+    """A token or a loss notice that was sent and awaits its acknowledgement."""
+
+    shards: tuple[int, ...]
+    checkpoint: Checkpoint
+    loss: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Dead letters to hand to the application again."""
+
+    numbers: tuple[int, ...]
+    updates: pa.RecordBatch
+
+
+class Stream:
+    """One session of one subscriber of one application."""
+
+    def __init__(
+        self,
+        *,
+        session: str,
+        application: str,
+        subscriber: str,
+        epoch: int,
+        line: str,
+        shards: tuple[int, ...],
+        filter: Filter | None,
+        caravans: Caravans,
+        settings: PublisherSettings,
+        clock: Clock,
+    ) -> None:
+        self.session = session
+        self.application = application
+        self.subscriber = subscriber
+        self.epoch = epoch
+        self.line = line
+        self.shards = shards
+        self.filter = filter
+        self.sent = Position(0, 0, 0)
+        self.progress: Position | None = None
+        self.updates_rate = Rate(clock)
+        self.bytes_rate = Rate(clock)
+        self.sent_committed_us: int | None = None
+        self.blocked_by = ""
+        self.moved_off = False
+        self.standby = True
+        self._caravans = caravans
+        self._settings = settings
+        self._clock = clock
+        self._caravan: Caravan | None = None
+        self._rider: Rider | None = None
+        self._ended: Goodbye | None = None
+        self._posted: deque[Letters] = deque()
+        self._changed = threading.Condition(threading.Lock())
+        self._opening: Resumption | None = None
+        self._tokens: OrderedDict[int, OpenToken] = OrderedDict()
+        self._last_token = 0
+        self._checkpoints: deque[Checkpoint] = deque(maxlen=REMEMBERED_CHECKPOINTS)
+        self._read = Checkpoint(self.sent, None)
+        self._tokened = self.sent
+        self._token_due_at = clock.monotonic() + settings.marker_interval_s
+        self._bytes_since_token = 0
+        self._last_message_at = clock.monotonic()
+
+    # ---- what other threads do to a stream --------------------------------------------------------------------------
+
+    def open(self, start: Resumption) -> None:
+        """Gives the stream its flows; until then it stands by."""
+        with self._changed:
+            self._opening = start
+            self.standby = False
+            self._changed.notify_all()
+
+    def post(self, letters: Letters) -> None:
+        with self._changed:
+            self._posted.append(letters)
+        self._wake()
+
+    def end(self, reason: str, *, retry: bool = True) -> None:
+        """The generator says goodbye and returns, as soon as it comes round."""
+        with self._changed:
+            self._ended = self._ended or Goodbye(reason=reason, retry=retry)
+        self._wake()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended is not None
+
+    @property
+    def read(self) -> Checkpoint:
+        """Up to where the log was read for this stream, with its witness."""
+        return self._read
+
+    @property
+    def queued_bytes(self) -> int:
+        """What its caravan has read and this stream has not taken yet."""
+        caravan, rider = self._caravan, self._rider
+        return caravan.behind_bytes(rider) if caravan and rider else 0
+
+    @property
+    def riding(self) -> str:
+        """The caravan that the stream rides, empty if none."""
+        caravan = self._caravan
+        return caravan.name if caravan else ""
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+        caravan = self._caravan
+        if caravan:
+            caravan.wake()
+
+    def acknowledged(self, token: int) -> OpenToken:
+        """The token that is acknowledged, closed. Tokens sent before it stay open: each names its own shards."""
+        with self._changed:
+            found = self._tokens.pop(token, None)
+        if found is None:
+            raise AcknowledgementRefused(
+                token=f"token {token} of application {self.application!r}",
+                reason="no such token was sent in this session, or it was acknowledged already",
+            )
+        return found
+
+    def checkpoint_at(self, position: Position) -> Checkpoint | None:
+        """The last place at or before `position` that a marker can stand at; None if that is before this session."""
+        if position > self.sent:
+            raise AcknowledgementRefused(
+                token=f"position {position} of application {self.application!r}",
+                reason=f"this session was sent updates up to {self.sent} only",
+            )
+        with self._changed:
+            return next((place for place in reversed(self._checkpoints) if place.position <= position), None)
+
+    # ---- the generator ----------------------------------------------------------------------------------------------
+
+    def messages(self) -> Iterator[Parcel]:
+        """Everything that goes down this stream, in order, until it ends."""
+        try:
+            yield from self._stand_by()
+            while self._ended is None:
+                yield from self._letters()
+                for parcel in self._updates():
+                    self._last_message_at = self._clock.monotonic()
+                    yield parcel
+            yield EMPTY_UPDATES, self._ended
+        finally:
+            self._step_off()
+
+    def _stand_by(self) -> Iterator[Parcel]:
+        if self.standby:
+            yield EMPTY_UPDATES, self._opened(standby=True)
+        while self._ended is None:
+            with self._changed:
+                if self._opening is None and self._ended is None:
+                    self._changed.wait(self._settings.heartbeat_s)
+                start = self._opening
+            if start is not None:
+                self.sent = self._tokened = start.position
+                self._read = Checkpoint(start.position, None)
+                yield EMPTY_UPDATES, self._opened(standby=False)
+                yield from map(self._loss_notice, start.losses)
+                return
+            yield EMPTY_UPDATES, Heartbeat(line=self.line, through=self.sent)
+
+    def _opened(self, *, standby: bool) -> Opened:
+        return Opened(
+            session=self.session,
+            epoch=self.epoch,
+            shards=[] if standby else list(self.shards),
+            lease_s=self._settings.lease_s,
+            line=self.line,
+            after=self.sent,
+            standby=standby,
+        )
+
+    def _letters(self) -> Iterator[Parcel]:
+        while self._posted:
+            letters = self._posted.popleft()
+            yield letters.updates, Redelivery(letters=list(letters.numbers))
+
+    def _updates(self) -> Iterator[Parcel]:
+        """One round: what the caravan has next, then a token or a heartbeat if one is due."""
+        entries, losses = self._take()
+        for loss in losses:
+            yield self._loss_notice(loss)
+        for entry in entries:
+            if entry.batch.loss is not None:
+                yield self._loss_notice(self._gap(entry))
+        if entries:
+            updates = self._selected(entries)
+            self._advance(entries[-1], updates)
+            if updates.num_rows:
+                yield updates, Updates(line=self.line, through=self.sent)
+        now = self._clock.monotonic()
+        if self._token_is_due(now):
+            yield self._token(now)
+        elif not entries and now - self._last_message_at >= self._settings.heartbeat_s:
+            yield EMPTY_UPDATES, Heartbeat(line=self.line, through=self.sent)
+
+    # ---- riding -----------------------------------------------------------------------------------------------------
+
+    def _take(self) -> tuple[list[Entry], tuple[Loss, ...]]:
+        """The next entries, boarding a caravan first if need be; and what was found to be lost on boarding."""
+        if self._rider is not None and self._caravan is not None:
+            self._board_the_lead(self._caravan)
+        else:
+            boarding = self._caravans.board(self)
+            if boarding is None:
+                with self._changed:
+                    if self._ended is None:
+                        self._changed.wait(self._settings.heartbeat_s / 4)
+                return [], ()
+            self._caravan, self._rider = boarding.caravan, boarding.rider
+            if boarding.position is not None:
+                self.sent = self._tokened = boarding.position
+                return [], boarding.losses
+        assert self._caravan is not None
+        assert self._rider is not None
+        entries = self._caravan.take(self._rider, self._patience_s(), self._settings.batch_bytes)
+        if not self._rider.aboard:
+            self.moved_off = not entries
+            self._caravan = self._rider = None
+        return entries, ()
+
+    def _patience_s(self) -> float:
+        if self.sent <= self._tokened:
+            return self._settings.heartbeat_s
+        return max(0.01, min(self._settings.heartbeat_s, self._token_due_at - self._clock.monotonic()))
+
+    def _board_the_lead(self, caravan: Caravan) -> None:
+        """A stream that caught up with the caravan furthest ahead goes on there, and its old one may end."""
+        further = self._caravans.further(self, caravan)
+        if further:
+            self._step_off()
+            self._caravan, self._rider = further.caravan, further.rider
+
+    def _step_off(self) -> None:
+        if self._caravan and self._rider:
+            self._caravan.leave(self._rider)
+        self._caravan = self._rider = None
+
+    def _selected(self, entries: list[Entry]) -> pa.RecordBatch:
+        batches = []
+        for entry in entries:
+            updates = entry.select(self.filter)
+            if entry.after < self.sent:
+                updates = after(updates, self.sent)
+            if updates.num_rows and self._already_matters(entry):
+                assert self._opening is not None
+                updates = without(updates, self._opening.already)
+            if updates.num_rows:
+                batches.append(updates)
+        if not batches:
+            return EMPTY_UPDATES
+        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+    def _already_matters(self, entry: Entry) -> bool:
+        already = self._opening.already if self._opening else {}
+        return bool(already) and entry.after < max(already.values())
+
+    def _advance(self, last: Entry, updates: pa.RecordBatch) -> None:
+        self.sent = last.through
+        self._read = last.batch.checkpoint
+        self._checkpoints.append(self._read)
+        if updates.num_rows:
+            size = updates.nbytes
+            self.updates_rate.add(updates.num_rows)
+            self.bytes_rate.add(size)
+            self._bytes_since_token += size
+            stamp = updates.column("committed_at")[-1]
+            self.sent_committed_us = stamp.value if stamp.is_valid else None
+
+    # ---- tokens -----------------------------------------------------------------------------------------------------
+
+    def _token_is_due(self, now: float) -> bool:
+        if self.sent <= self._tokened:
+            return False
+        return now >= self._token_due_at or self._bytes_since_token >= self._settings.marker_interval_bytes
+
+    def _token(self, now: float) -> Parcel:
+        self._token_due_at = now + self._settings.marker_interval_s
+        self._bytes_since_token = 0
+        self._tokened = self.sent
+        number = self._remember(OpenToken(self.shards, self._read))
+        return EMPTY_UPDATES, Token(token=number, line=self.line, shards=list(self.shards), checkpoint=self._read)
+
+    def _gap(self, entry: Entry) -> Loss:
+        lost = entry.batch.loss
+        assert lost is not None
+        return Loss(self.shards, lost.after, lost.until, lost.reason, Checkpoint(lost.until, None))
+
+    def _loss_notice(self, loss: Loss) -> Parcel:
+        number = self._remember(OpenToken(loss.shards, loss.resume, loss=True))
+        return EMPTY_UPDATES, DataLoss(
+            token=number,
+            line=self.line,
+            shards=list(loss.shards),
+            after=loss.after,
+            until=loss.until,
+            reason=loss.reason,
+        )
+
+    def _remember(self, token: OpenToken) -> int:
+        with self._changed:
+            self._last_token += 1
+            self._tokens[self._last_token] = token
+            while len(self._tokens) > self._settings.max_open_tokens:
+                # The oldest token is superseded by those after it; a loss notice never is.
+                oldest = next((number for number, open_ in self._tokens.items() if not open_.loss), None)
+                if oldest is None:
+                    break
+                del self._tokens[oldest]
+            return self._last_token

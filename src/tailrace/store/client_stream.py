@@ -1,0 +1,239 @@
+"""The client's side of one write stream: sends, and hands each answer to the future that waits for it.
+
+No thread is needed for sending: the first caller to come sends, and whoever comes meanwhile leaves its writes with it,
+so that whatever gathered while one message was being sent is the next message. A reader thread takes the answers.
+
+A stream breaks once, for good. All writes that were not answered by then fail, as nobody knows whether they were made.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Condition, Lock, Thread
+from typing import Final, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.errors import CredentialRefused, Disconnected, NotFound, TailraceError, VersionTooNew
+from tailrace.store.operations import WriteResult
+from tailrace.updates.position import Position
+from tailrace.wire.client import StreamWriter
+from tailrace.wire.messages import encode
+from tailrace.wire.store_messages import (
+    Answer,
+    Answers,
+    Durability,
+    Operation,
+    StoreGoodbye,
+    Writes,
+    WriteTable,
+    decode_write_down,
+)
+
+MAX_WRITES_PER_MESSAGE: Final = 1_000
+MAX_BYTES_PER_MESSAGE: Final = 1 << 20
+_SAYS_WHY: Final = (CredentialRefused, NotFound, VersionTooNew)  # the stream was refused: no write on it was made
+
+Waiting = Future[WriteResult]
+
+
+class Outgoing:
+    """Writes that wait to be sent: a few small ones, each with its future, or a record batch with one per write."""
+
+    __slots__ = ("batch", "durability", "futures", "size_bytes", "writes")
+
+    def __init__(
+        self,
+        writes: Sequence[Sequence[Operation]],
+        batch: pa.RecordBatch | None,
+        futures: Sequence[Waiting],
+        durability: Durability | None,
+        size_bytes: int,
+    ) -> None:
+        self.writes = writes
+        self.batch = batch
+        self.futures = futures
+        self.durability = durability
+        self.size_bytes = size_bytes
+
+
+class ClientStream:
+    """One open write stream. `answered` is told how many writes and bytes were answered or failed, at once."""
+
+    def __init__(self, stream: StreamWriter, address: str, answered: Callable[[int, int], None]) -> None:
+        self._stream = stream
+        self._address = address
+        self._answered = answered
+        self._gathered: deque[Outgoing] = deque()
+        self._waiting: dict[int, tuple[Waiting, int]] = {}  # by number; the bytes that its answer frees
+        self._next_number = 0
+        self._sending = False
+        self._lock = Lock()
+        self._sent = Condition(self._lock)
+        self._ended: TailraceError | None = None
+        self.ending = False  # the server asked for the end
+        self.heard = True  # something came since this was last set to False
+        self._reader = Thread(target=self._run_answers, name="store-client-answers", daemon=True)
+        self._reader.start()
+
+    @property
+    def usable(self) -> bool:
+        return self._ended is None and not self.ending
+
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def send(self, outgoing: Outgoing) -> None:
+        """Leaves the writes with whoever is sending, or sends until nothing is left."""
+        with self._lock:
+            if self._ended is None:
+                self._gathered.append(outgoing)
+                if self._sending:
+                    return
+                self._sending = True
+                ended = None
+            else:
+                ended = self._ended
+        if ended is not None:
+            self._fail(outgoing.futures, outgoing.size_bytes, ended)
+            return
+        self._send_all()
+
+    def _send_all(self) -> None:
+        while True:
+            with self._lock:
+                message = self._taken()
+                if not message:
+                    self._sending = False
+                    self._sent.notify_all()
+                    return
+                first = self._number(message)
+            try:
+                self._transmit(message, first)
+            except TailraceError as error:
+                self.break_off(error)
+
+    def _taken(self) -> list[Outgoing]:
+        """What goes into the next message: one record batch alone, or small writes of equal durability."""
+        message: list[Outgoing] = []
+        writes = size = 0
+        while self._gathered:
+            following = self._gathered[0]
+            if message and (
+                message[0].batch is not None
+                or following.batch is not None
+                or following.durability != message[0].durability
+                or writes + len(following.writes) > MAX_WRITES_PER_MESSAGE
+                or size + following.size_bytes > MAX_BYTES_PER_MESSAGE
+            ):
+                break
+            message.append(self._gathered.popleft())
+            writes += len(following.writes)
+            size += following.size_bytes
+        return message
+
+    def _number(self, message: list[Outgoing]) -> int:
+        first = self._next_number
+        for outgoing in message:
+            share = outgoing.size_bytes // len(outgoing.futures)
+            freed = outgoing.size_bytes - share * (len(outgoing.futures) - 1)
+            for future in outgoing.futures:
+                self._waiting[self._next_number] = (future, freed)
+                self._next_number += 1
+                freed = share
+        return first
+
+    def _transmit(self, message: list[Outgoing], first: int) -> None:
+        batch, durability = message[0].batch, message[0].durability
+        if batch is None:
+            writes = [list(write) for outgoing in message for write in outgoing.writes]
+            self._stream.write_metadata(encode(Writes(first, writes, durability)))
+            return
+        numbers = pc.add(batch.column("write"), pa.scalar(first, pa.int64()))
+        renumbered = batch.set_column(batch.schema.get_field_index("write"), "write", cast(pa.Array, numbers))
+        self._stream.write(renumbered, encode(WriteTable(durability)))
+
+    # ---- answers ---------------------------------------------------------------------------------------------------
+
+    def _run_answers(self) -> None:
+        try:
+            while (data := self._stream.read()) is not None:
+                self.heard = True
+                message = decode_write_down(data)
+                if isinstance(message, Answers):
+                    self._take(message)
+                elif isinstance(message, StoreGoodbye):
+                    self.end()
+            self.break_off(Disconnected(address=self._address, reason="the server ended the stream"))
+        except TailraceError as error:
+            self.break_off(error)
+
+    def _take(self, message: Answers) -> None:
+        freed = 0
+        for answer in message.answers:
+            found = self._waiting.pop(answer.write, None)
+            if found is None:
+                continue  # it failed here already, as the stream was given up
+            future, size = found
+            freed += size
+            _settle(future, answer, message.era)
+        if message.answers:
+            self._answered(len(message.answers), freed)
+
+    # ---- ending ----------------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Sends what was left here, then nothing more; answers still come."""
+        self.ending = True
+        with self._lock:
+            self._sent.wait_for(lambda: not self._sending)
+            if self._ended is not None:
+                return
+            self._sending = True  # nobody sends from here on
+        try:
+            self._stream.done_writing()
+        except TailraceError as error:
+            self.break_off(error)
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits until the server has ended the stream."""
+        self._reader.join(timeout_s)
+        return not self._reader.is_alive()
+
+    def break_off(self, error: TailraceError) -> None:
+        """Fails whatever is unanswered; later calls do nothing."""
+        with self._lock:
+            if self._ended is not None:
+                return
+            self._ended = error
+            unsent, self._gathered = list(self._gathered), deque()
+            waiting, self._waiting = list(self._waiting.values()), {}
+        if waiting:
+            self._fail([future for future, _ in waiting], sum(size for _, size in waiting), _of_unknown_outcome(error))
+        for outgoing in unsent:
+            self._fail(outgoing.futures, outgoing.size_bytes, error)
+
+    def _fail(self, futures: Sequence[Waiting], size_bytes: int, error: TailraceError) -> None:
+        for future in futures:
+            future.set_exception(error)
+        self._answered(len(futures), size_bytes)
+
+
+def _settle(future: Waiting, answer: Answer, era: int) -> None:
+    if answer.error is None:
+        future.set_result(WriteResult(answer.first, answer.last, Position(era, answer.last)))
+    else:
+        future.set_exception(TailraceError.rebuild(answer.error, answer.fields or {}))
+
+
+def _of_unknown_outcome(error: TailraceError) -> TailraceError:
+    if isinstance(error, _SAYS_WHY):
+        return error
+    address = error.fields.get("address", "the store")
+    reason = (
+        f"{error.fields.get('reason', error)}; the write was sent and not answered: it may or may not have been made"
+    )
+    return Disconnected(address=address, reason=reason)

@@ -1,0 +1,200 @@
+"""RocksDB as the store uses it: tables are column families, and errors say what to do.
+
+One thread writes (`apply`); any thread reads. Column families are made by the writing thread when the first write to
+them comes, so that the order of everything in the log is that thread's order.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import rocksdict
+
+from tailrace.errors import NotFound, StoreFailed, UpdateInvalid
+from tailrace.store.folder import identity_of, sync_log
+from tailrace.store.operations import Prepared
+from tailrace.store.options import MIB, StoreOptions
+from tailrace.updates.header import HEADER_FAMILY, HEADER_KEY, decode_header
+from tailrace.wire.store_messages import DELETE, PUT
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_TABLE: Final = "default"
+_AFTER_FAILED_WRITE: Final = "previous error"  # RocksDB refuses to fsync a log file that it could not write to
+
+
+class FsyncFailed(StoreFailed):
+    """Stays within this package: the pages may be gone, and a second fsync would not say so."""
+
+
+class Database:
+    """One open RocksDB."""
+
+    def __init__(self, path: Path, options: StoreOptions) -> None:
+        self.path = path
+        self._options = options
+        self._cache = rocksdict.Cache(options.block_cache_bytes)
+        sync_log(path)
+        try:
+            known = set(rocksdict.Rdict.list_cf(str(path))) if (path / "CURRENT").exists() else set()
+            families = {name: self._family() for name in known | {DEFAULT_TABLE, HEADER_FAMILY}}
+            self._rocks: Any = rocksdict.Rdict(str(path), _database(options, self._cache), column_families=families)
+        except Exception as error:
+            raise _failed(path, error) from error
+        self._handles = {name: self._rocks.get_column_family_handle(name) for name in families}
+        self._readers: dict[str, Any] = {}
+        self.identity = identity_of(path)
+
+    def tables(self) -> list[str]:
+        return sorted(name for name in list(self._handles) if name != HEADER_FAMILY)
+
+    def latest_sequence(self) -> int:
+        return int(self._rocks.latest_sequence_number())
+
+    def last_committed_at_us(self) -> int:
+        """When the last write was made, by its header; 0 if there was none."""
+        found: bytes | None = self._reader(HEADER_FAMILY).get(HEADER_KEY)
+        return 0 if found is None else decode_header(found).committed_at_us
+
+    # ---- the writing thread ----------------------------------------------------------------------------------------
+
+    def require_tables(self, names: Sequence[str]) -> None:
+        """Makes the tables that are not there yet."""
+        for name in set(names) - self._handles.keys():
+            self._make_table(name)
+
+    def _make_table(self, name: str) -> None:
+        if len(self._handles) > self._options.max_tables:
+            reason = f"table {name!r} would be one more than store.max_tables, {self._options.max_tables}"
+            raise UpdateInvalid(reason=reason)
+        try:
+            self._rocks.create_column_family(name, self._family())
+            self._handles[name] = self._rocks.get_column_family_handle(name)
+        except Exception as error:
+            raise _failed(self.path, error) from error
+
+    def begin(self) -> rocksdict.WriteBatch:
+        return rocksdict.WriteBatch(raw_mode=True)
+
+    def add(self, batch: rocksdict.WriteBatch, header: bytes, write: Prepared) -> None:
+        """Appends a write, whose tables exist, under its header."""
+        handles = self._handles
+        put = batch.put
+        put(HEADER_KEY, header, handles[HEADER_FAMILY])
+        if write.kinds is None:
+            for table, key, value in zip(write.tables, write.keys, write.values, strict=True):
+                put(key, value, handles[table])
+            return
+        for kind, table, key, value in zip(write.kinds, write.tables, write.keys, write.values, strict=True):
+            if kind == PUT:
+                put(key, value, handles[table])
+            elif kind == DELETE:
+                batch.delete(key, handles[table])
+            else:
+                assert value is not None
+                batch.delete_range(key, value, handles[table])
+
+    def apply(self, batch: rocksdict.WriteBatch) -> None:
+        """Writes a batch to the log and to the tables in memory; not fsynced."""
+        try:
+            self._rocks.write(batch)
+        except Exception as error:
+            raise _failed(self.path, error) from error
+
+    # ---- any thread ------------------------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Fsyncs everything that was applied before the call."""
+        try:
+            self._rocks.flush_wal(True)
+        except Exception as error:
+            failed = _failed(self.path, error)
+            if _AFTER_FAILED_WRITE in str(error):
+                raise failed from error
+            reason = f"fsync failed: {failed.fields['reason']}; check the disk, then start the process again"
+            raise FsyncFailed(path=str(self.path), reason=reason) from error
+
+    def get(self, table: str, keys: Sequence[bytes]) -> list[bytes | None]:
+        reader = self._reader(table)
+        try:
+            return list(reader.get(list(keys)))
+        except Exception as error:
+            raise _failed(self.path, error) from error
+
+    def scan(self, table: str, begin: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Rows in key order, of one moment."""
+        read = rocksdict.ReadOptions()
+        if end is not None:
+            read.set_iterate_upper_bound(end)
+        try:
+            yield from self._reader(table).items(from_key=begin, read_opt=read)
+        except NotFound:
+            raise
+        except Exception as error:
+            raise _failed(self.path, error) from error
+
+    def flush(self) -> None:
+        """Moves what the log holds into tables, so that the log file in use ends and becomes old."""
+        for name in list(self._handles):
+            self._reader(name).flush(True)
+
+    def close(self) -> None:
+        """Ends the use of the folder; RocksDB goes with the last reference to it, which an open scan may hold."""
+        self._handles.clear()
+        self._readers.clear()
+        try:
+            self._rocks.close()
+        except Exception as error:  # noqa: BLE001 - after a failed write it cannot flush; all of it is in the log
+            _log.warning("%s", _failed(self.path, error))
+        self._rocks = None
+
+    def _reader(self, table: str) -> Any:
+        found = self._readers.get(table)
+        if found is None:
+            if table not in self._handles:
+                raise NotFound(what="table", name=table, remedy="a table is made by the first write to it")
+            found = self._readers[table] = self._rocks.get_column_family(table)
+        return found
+
+    def _family(self) -> rocksdict.Options:
+        family = rocksdict.Options(raw_mode=True)
+        family.set_write_buffer_size(self._options.write_buffer_bytes)
+        family.set_compression_type(rocksdict.DBCompressionType.lz4())
+        blocks = rocksdict.BlockBasedOptions()
+        blocks.set_block_cache(self._cache)
+        blocks.set_bloom_filter(10, False)
+        family.set_block_based_table_factory(blocks)
+        return family
+
+
+def _database(options: StoreOptions, cache: rocksdict.Cache) -> rocksdict.Options:
+    database = rocksdict.Options(raw_mode=True)
+    database.create_if_missing(True)
+    database.create_missing_column_families(True)
+    database.set_wal_ttl_seconds(options.wal_keep_s)
+    database.set_wal_size_limit_mb(max(1, options.wal_keep_bytes // MIB))
+    database.set_max_total_wal_size(options.live_wal_bytes)
+    database.set_db_write_buffer_size(options.all_write_buffers_bytes)
+    # A hole in the log ends the replay: after a power cut, what follows the hole was never answered. Going on behind it
+    # would make a history that nobody was told.
+    database.set_wal_recovery_mode(rocksdict.DBRecoveryMode.point_in_time())
+    database.set_max_background_jobs(2)
+    database.set_keep_log_file_num(5)
+    database.set_max_log_file_size(4 * MIB)
+    return database
+
+
+def _failed(path: Path, error: Exception) -> StoreFailed:
+    text = str(error)
+    if "lock" in text.lower() and ("No locks available" in text or "temporarily unavailable" in text):
+        reason = "is open already; a store is opened by one process, once: stop the other one or use its address"
+    elif "No space left" in text or "File too large" in text:
+        reason = f"the disk is full ({text}); free space, and the store takes writes again by itself"
+    elif "Corruption" in text:
+        reason = f"{text}; restore the folder from a backup, or move it away to begin anew"
+    else:
+        reason = text
+    return StoreFailed(path=str(path), reason=reason)

@@ -1,0 +1,36 @@
+"""Closing a port's connections from inside the process, which gRPC itself offers no way to do.
+
+A call that is blocked writing to a client that does not read ends only with its connection. On Linux the process sees
+its own sockets in /proc/self/fd; shutting one down makes gRPC notice as if the peer had gone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from typing import Final
+
+_OWN_FILES: Final = "/proc/self/fd"
+
+
+def drop_connections(port: int) -> int:
+    """Closes every established TCP connection whose local port is `port`; returns how many."""
+    if not os.path.isdir(_OWN_FILES):
+        return 0
+    return sum(_drop(int(name), port) for name in os.listdir(_OWN_FILES))
+
+
+def _drop(descriptor: int, port: int) -> bool:
+    """False for whatever is no connection of that port, or was closed since it was listed."""
+    try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return False
+        with socket.socket(fileno=os.dup(descriptor)) as connection:
+            if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.getsockname()[1] != port:
+                return False
+            connection.getpeername()  # raises on the listening socket, which stays
+            connection.shutdown(socket.SHUT_RDWR)
+            return True
+    except OSError:
+        return False

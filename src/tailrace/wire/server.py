@@ -1,0 +1,314 @@
+"""One Flight port for several services, with callers known and errors carried across.
+
+A service declares the message kinds that it answers: its actions by name, and the `kind` tags of its tickets and put
+commands. The server reads only that tag and looks the service up. Streams pass through a guard that turns what a
+service raises in mid-stream into the error the client will see.
+
+`shutdown` is bounded. Services are told first and end their streams in their own words; what still runs after the grace
+period ends with `Unavailable`; a call blocked by a client that does not read is ended by closing its connection, the
+only way that gRPC leaves (its shutdown waits for every call, and a call blocked on flow control notices nothing else).
+
+gRPC's options stay as Flight sets them: messages of any size (batches are bounded by those who make them), no server
+keepalive. Each side notices a dead peer by the heartbeats of its own protocol.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import msgspec
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from tailrace.errors import ConfigInvalid, Disconnected, ProtocolMismatch, Unavailable
+from tailrace.wire.addresses import Endpoint, is_loopback, parse_address
+from tailrace.wire.callers import ANYONE, Caller
+from tailrace.wire.connections import drop_connections
+from tailrace.wire.credentials import AUTHORIZATION, Credentials
+from tailrace.wire.failures import to_flight
+from tailrace.wire.tls import TLS
+
+logger: Final = logging.getLogger(__name__)
+
+GRACE_S: Final = 2.0  # for services to end their streams by themselves
+DROP_AFTER_S: Final = 2.0  # more, before connections are closed
+
+ActionHandler = Callable[[Caller, bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What a service answers a ticket with: batches, alone or each with the metadata that travels beside it."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch | tuple[pa.RecordBatch, bytes]]
+
+
+class Service:
+    """One role on a port. Override what it answers; all methods are called from many threads at once.
+
+    `tickets` and `commands` are the kinds that `get` and `put` answer; None or False from them means "not mine after
+    all" and becomes an error. Raise `TailraceError`s; anything else is a bug and is logged as one.
+    """
+
+    tickets: frozenset[str] = frozenset()
+    commands: frozenset[str] = frozenset()
+
+    def actions(self) -> Mapping[str, ActionHandler]:
+        """By message kind; asked once, when the server starts."""
+        return {}
+
+    def get(self, caller: Caller, ticket: bytes) -> Stream | flight.FlightDataStream | None:
+        return None
+
+    def put(
+        self,
+        caller: Caller,
+        command: bytes,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> bool:
+        return False
+
+    def flights(self, caller: Caller) -> Iterable[flight.FlightInfo]:
+        return ()
+
+    def stop(self) -> None:
+        """The server shuts down: end streams soon. Other calls are still answered while this runs; do not raise."""
+
+
+class Server:
+    """Listens from construction until `shutdown`."""
+
+    def __init__(
+        self,
+        listen: str,
+        services: Sequence[Service],
+        credentials: Credentials | None = None,
+        tls: TLS | None = None,
+    ) -> None:
+        endpoint = parse_address(listen)
+        _require_safe(endpoint, credentials, tls)
+        self._services = tuple(services)
+        self._ending = threading.Event()
+        self._closed = threading.Event()
+        self._closing = threading.Lock()
+        self._ended_well = True
+        options = tls.server_options() if tls is not None else {}
+        place = Endpoint(endpoint.host, endpoint.port, tls=tls is not None)
+        try:
+            self._front = _Front(_Routes(self._services), credentials, self._ending, place.location, options)
+        except (OSError, pa.ArrowException, flight.FlightError) as error:
+            raise Disconnected(address=endpoint.address, reason=f"cannot listen there: {error}") from error
+        self._host = endpoint.host
+        self._tls = tls is not None
+
+    @property
+    def port(self) -> int:
+        return int(self._front.port)
+
+    @property
+    def address(self) -> str:
+        return Endpoint(self._host, self.port).address
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Until the server was shut down; False if `timeout_s` passed first."""
+        return self._closed.wait(timeout_s)
+
+    def shutdown(self, grace_s: float = GRACE_S) -> bool:
+        """Ends all calls and stops listening, within about `grace_s` + 6 s. False: a call still hangs in a service."""
+        with self._closing:
+            if self._closed.is_set():
+                return self._ended_well
+            for service in self._services:
+                try:
+                    service.stop()
+                except Exception:
+                    logger.exception("service %s failed to stop", type(service).__name__)
+            self._ended_well = self._end_calls(grace_s)
+            self._closed.set()
+            return self._ended_well
+
+    def _end_calls(self, grace_s: float) -> bool:
+        closer = threading.Thread(target=self._front.shutdown, name="wire-shutdown", daemon=True)
+        port = self.port
+        closer.start()
+        closer.join(grace_s)
+        self._ending.set()
+        if closer.is_alive():
+            closer.join(DROP_AFTER_S)
+        if closer.is_alive():
+            dropped = drop_connections(port)
+            logger.warning("closed %d connections whose calls did not end", dropped)
+            closer.join(DROP_AFTER_S)
+        if closer.is_alive():
+            logger.error("a call on port %d does not end", port)
+        return not closer.is_alive()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+
+def _require_safe(endpoint: Endpoint, credentials: Credentials | None, tls: TLS | None) -> None:
+    if is_loopback(endpoint.host) or (credentials is not None and tls is not None):
+        return
+    missing = " and ".join(
+        name for name, there in (("TLS", tls is not None), ("credentials", credentials is not None)) if not there
+    )
+    raise ConfigInvalid(
+        path="node.listen",
+        reason=f"{endpoint.address} can be reached from other machines, and {missing} are not configured; "
+        "configure [tls] and credentials, or listen on 127.0.0.1",
+    )
+
+
+class _Kind(msgspec.Struct):
+    kind: str
+
+
+_kind_of: Final = msgspec.msgpack.Decoder(_Kind).decode
+
+
+def kind_of(message: bytes) -> str:
+    """The tag of an encoded message."""
+    try:
+        return _kind_of(message).kind
+    except msgspec.MsgspecError as error:
+        raise ProtocolMismatch(reason=f"a request carries no message kind: {error}") from error
+
+
+class _Routes:
+    """From a message's kind to the service that answers it."""
+
+    def __init__(self, services: Sequence[Service]) -> None:
+        self.services = services
+        self.actions: dict[str, ActionHandler] = {}
+        self.tickets: dict[str, Service] = {}
+        self.commands: dict[str, Service] = {}
+        for service in services:
+            for name, handler in service.actions().items():
+                assert name not in self.actions, f"two services answer the action {name}"
+                self.actions[name] = handler
+            for kinds, table in ((service.tickets, self.tickets), (service.commands, self.commands)):
+                for kind in kinds:
+                    assert kind not in table, f"two services answer {kind}"
+                    table[kind] = service
+
+
+def _unknown(what: str, kind: str) -> ProtocolMismatch:
+    return ProtocolMismatch(reason=f"this server does not answer the {what} {kind!r}")
+
+
+class _CallerMiddleware(flight.ServerMiddleware):
+    """Holds what a call's headers said until the handler asks who calls."""
+
+    def __init__(self, authorization: str | None) -> None:
+        self.authorization = authorization
+
+
+class _CallerMiddlewareFactory(flight.ServerMiddlewareFactory):
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Any]) -> _CallerMiddleware:
+        for name, values in headers.items():
+            if name.lower() == AUTHORIZATION:
+                first = values[0] if values else ""
+                return _CallerMiddleware(first if isinstance(first, str) else first.decode("latin-1"))
+        return _CallerMiddleware(None)
+
+
+class _Front(flight.FlightServerBase):
+    """What Flight calls. Serves from construction on, so that everything is set before the base class starts."""
+
+    def __init__(
+        self,
+        routes: _Routes,
+        credentials: Credentials | None,
+        ending: threading.Event,
+        location: str,
+        options: dict[str, Any],
+    ) -> None:
+        self._routes = routes
+        self._credentials = credentials
+        self._ending = ending
+        middleware = {"caller": _CallerMiddlewareFactory()} if credentials is not None else None
+        super().__init__(location, middleware=cast(Any, middleware), **options)
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
+        kind = action.type
+        try:
+            caller = self._caller(context)
+            handler = self._routes.actions.get(kind)
+            if handler is None:
+                raise _unknown("action", kind)
+            return [handler(caller, action.body.to_pybytes())]
+        except Exception as error:
+            raise to_flight(error, f"answering {kind}") from error
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        try:
+            caller = self._caller(context)
+            body = ticket.ticket
+            kind = kind_of(body)
+            service = self._routes.tickets.get(kind)
+            answer = service.get(caller, body) if service is not None else None
+            if answer is None:
+                raise _unknown("ticket", kind)
+        except Exception as error:
+            raise to_flight(error, "opening a stream") from error
+        if isinstance(answer, Stream):
+            return flight.GeneratorStream(answer.schema, cast(Any, self._guarded(answer.batches, kind)))
+        return answer
+
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        try:
+            caller = self._caller(context)
+            body = descriptor.command or b""
+            kind = kind_of(body)
+            service = self._routes.commands.get(kind)
+            if service is None or not service.put(caller, body, reader, writer):
+                raise _unknown("command", kind)
+        except Exception as error:
+            raise to_flight(error, "receiving a stream") from error
+
+    def list_flights(self, context: flight.ServerCallContext, criteria: Any) -> Iterator[flight.FlightInfo]:
+        try:
+            caller = self._caller(context)
+            infos = [info for service in self._routes.services for info in service.flights(caller)]
+        except Exception as error:
+            raise to_flight(error, "listing flights") from error
+        return iter(infos)
+
+    def _caller(self, context: flight.ServerCallContext) -> Caller:
+        shown = str(context.peer())
+        if self._credentials is None:
+            return Caller(ANYONE.name, ANYONE.scopes, shown)
+        held = context.get_middleware("caller")
+        authorization = held.authorization if isinstance(held, _CallerMiddleware) else None
+        return self._credentials.caller(authorization, shown)
+
+    def _guarded(self, batches: Iterator[Any], kind: str) -> Iterator[Any]:
+        """Yields what the service yields, until it ends, fails or the server is done waiting for it."""
+        ending = self._ending.is_set
+        try:
+            for item in batches:
+                yield item
+                if ending():
+                    raise Unavailable(reason="the server is shutting down")
+        except Exception as error:
+            raise to_flight(error, f"streaming {kind}") from error
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()

@@ -1,0 +1,347 @@
+"""What one application may rely on: order, no hole, durable markers, one subscriber at a time, losses said aloud."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import pytest
+
+from tailrace.errors import (
+    AcknowledgementRefused,
+    ApplicationDiffers,
+    Fenced,
+    FilterInvalid,
+    LogCorrupt,
+    MarkersNotSaved,
+    PositionInvalid,
+    Unavailable,
+)
+from tailrace.testing.memory_source import MemorySource
+from tailrace.updates.position import Checkpoint, Position
+from tailrace.wire.messages import Acknowledge, Alive, DataLoss, Goodbye, Leave, Opened, Redelivery, Token, Updates
+from tests.publisher.conftest import Listener, Rig
+
+
+def acknowledge(rig: Rig, listener: Listener, token: int, **more: object) -> None:
+    ask = Acknowledge(session=listener.stream.session, epoch=rig.epoch, token=token, **more)  # type: ignore[arg-type]
+    rig.publisher.acknowledge(ask)
+
+
+def test_updates_come_in_log_order(rig: Rig) -> None:
+    rig.source.append(5)
+    rig.source.append(5)
+    assert rig.subscribe().sequences(10) == list(range(1, 11))
+
+
+def test_an_application_that_starts_at_latest_gets_only_what_is_new(rig: Rig) -> None:
+    rig.source.append(5)
+    listener = rig.subscribe(start="latest")
+    listener.next(Opened)
+    rig.source.append(2)
+    assert listener.sequences(7) == [6, 7]
+
+
+def test_an_application_that_starts_at_latest_keeps_that_place_until_its_first_acknowledgement(rig: Rig) -> None:
+    rig.source.append(5)
+    rig.subscribe(start="latest").next(Opened)
+    rig.source.append(2)
+    rig.restart()
+    assert rig.subscribe(start="latest").sequences(7) == [6, 7]
+
+
+def test_a_start_may_be_a_position_of_the_line(rig: Rig) -> None:
+    rig.source.append(3)
+    rig.source.append(3)
+    assert rig.subscribe(start="memory@0:3:0").sequences(6) == [4, 5, 6]
+    with pytest.raises(PositionInvalid, match="line is 'memory'"):
+        rig.subscribe("other", start="elsewhere@0:3:0")
+    with pytest.raises(PositionInvalid, match="past the head"):
+        rig.subscribe("other", start="memory@0:7:0")
+
+
+def test_an_acknowledged_token_is_where_the_next_session_starts(rig: Rig) -> None:
+    rig.source.append(3)
+    first = rig.subscribe()
+    _, token = first.seen(Token)
+    assert isinstance(token, Token)
+    acknowledge(rig, first, token.token)
+    rig.source.append(2)
+    rig.restart()
+    assert rig.subscribe().sequences(5) == [4, 5]
+
+
+def test_what_was_not_acknowledged_comes_again(rig: Rig) -> None:
+    rig.source.append(3)
+    rig.subscribe().seen(Token)
+    rig.restart()
+    assert rig.subscribe().sequences(3) == [1, 2, 3]
+
+
+def test_an_acknowledgement_is_answered_only_once_the_marker_is_durable(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    _, token = listener.seen(Token)
+    held, answered = threading.Event(), threading.Event()
+    rig.before_commit = lambda: held.wait(10) and None
+
+    def send() -> None:
+        assert isinstance(token, Token)
+        acknowledge(rig, listener, token.token)
+        answered.set()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert not answered.wait(0.2)
+    held.set()
+    assert answered.wait(10)
+    thread.join(10)
+
+
+def test_a_full_disk_stops_markers_and_not_delivery(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    _, token = listener.seen(Token)
+    assert isinstance(token, Token)
+
+    def full() -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    rig.before_commit = full
+    with pytest.raises(MarkersNotSaved, match="full"):
+        acknowledge(rig, listener, token.token)
+    rig.source.append(2)
+    assert listener.sequences(5) == [4, 5]
+    assert rig.publisher.application("app").acknowledged == Position(0, 0)
+    rig.before_commit = None
+    _, later = listener.seen(Token)
+    assert isinstance(later, Token)
+    acknowledge(rig, listener, later.token)
+    assert rig.publisher.application("app").acknowledged == Position(0, 5)
+
+
+def test_an_acknowledgement_of_something_never_sent_is_refused_and_named(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    listener.sequences(3)
+    with pytest.raises(AcknowledgementRefused, match="token 99"):
+        acknowledge(rig, listener, 99)
+    with pytest.raises(AcknowledgementRefused, match="0:4:0"):
+        acknowledge(rig, listener, 0, checkpoint=Checkpoint(Position(0, 4), None))
+
+
+def test_a_subscriber_may_choose_what_it_acknowledges(rig: Rig) -> None:
+    rig.source.append(3)
+    rig.source.append(3)
+    listener = rig.subscribe()
+    listener.next(Opened)
+    listener.sequences(6)
+    acknowledge(rig, listener, 0, checkpoint=Checkpoint(Position(0, 6), None))
+    rig.restart()
+    rig.source.append(1)
+    assert rig.subscribe().sequences(7) == [7]
+
+
+def test_an_acknowledgement_with_another_epoch_is_refused(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    _, token = listener.seen(Token)
+    assert isinstance(token, Token)
+    with pytest.raises(AcknowledgementRefused, match="epoch"):
+        rig.publisher.acknowledge(Acknowledge(session=listener.stream.session, epoch=7, token=token.token))
+
+
+def test_a_second_subscriber_stands_by_until_the_first_leaves(rig: Rig) -> None:
+    rig.source.append(3)
+    first, second = rig.subscribe(subscriber="one"), rig.subscribe(subscriber="two")
+    assert first.sequences(3) == [1, 2, 3]
+    _, opened = second.next(Opened)
+    assert isinstance(opened, Opened)
+    assert opened.standby
+    rig.publisher.leave(Leave(session=first.stream.session))
+    assert second.sequences(3) == [1, 2, 3]
+
+
+def test_flows_of_a_silent_subscriber_move_only_after_its_lease(rig: Rig) -> None:
+    rig.source.append(3)
+    first, second = rig.subscribe(subscriber="one"), rig.subscribe(subscriber="two")
+    first.sequences(3)
+    rig.publisher.disconnected(first.stream)
+    rig.clock.advance(rig.settings.lease_s + rig.settings.lease_margin_s - 0.1)
+    rig.publisher.alive(Alive(session=second.stream.session))
+    rig.publisher.tick()
+    assert second.stream.standby
+    rig.clock.advance(0.2)
+    rig.publisher.tick()
+    assert not second.stream.standby
+    with pytest.raises(Fenced):
+        rig.publisher.alive(Alive(session=first.stream.session))
+    with pytest.raises(AcknowledgementRefused, match="over"):
+        acknowledge(rig, first, 1)
+
+
+def test_a_subscriber_that_comes_back_under_its_name_need_not_wait(rig: Rig) -> None:
+    rig.source.append(3)
+    old = rig.subscribe(subscriber="one")
+    old.sequences(3)
+    new = rig.subscribe(subscriber="one")
+    assert new.sequences(3) == [1, 2, 3]
+    _, goodbye = old.seen(Goodbye)
+    assert isinstance(goodbye, Goodbye)
+    assert goodbye.retry
+
+
+def test_too_many_standbys_are_refused(rig: Rig) -> None:
+    for number in range(rig.settings.max_standbys + 1):
+        rig.subscribe(subscriber=f"s{number}")
+    with pytest.raises(Unavailable, match="max_standbys"):
+        rig.subscribe(subscriber="one more")
+
+
+def test_an_application_recorded_otherwise_is_refused_with_the_difference(rig: Rig) -> None:
+    rig.subscribe(filter="n = '1'")
+    with pytest.raises(ApplicationDiffers, match="asked for n = '2'"):
+        rig.subscribe(filter="n = '2'")
+    with pytest.raises(FilterInvalid):
+        rig.subscribe("other", filter="n = ")
+
+
+def test_a_flow_whose_filter_matches_nothing_still_moves_on(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe(filter="n = 'none'")
+    _, token = listener.seen(Token)
+    assert isinstance(token, Token)
+    assert token.checkpoint.position == Position(0, 3)
+
+
+def test_only_what_passes_the_filter_is_sent(rig: Rig) -> None:
+    rig.source.append(9)
+    assert rig.subscribe(filter="n IN ('3', '7')").sequences(9) == [3, 7]
+
+
+def test_a_truncated_log_is_a_loss_notice_and_its_acknowledgement_moves_the_marker(rig: Rig) -> None:
+    rig.source.append(3)
+    first = rig.subscribe()
+    first.sequences(3)
+    rig.source.append(4)
+    rig.source.append(1)
+    rig.source.truncate(Position(0, 7))
+    rig.restart()
+    second = rig.subscribe()
+    _, loss = second.seen(DataLoss)
+    assert isinstance(loss, DataLoss)
+    assert (loss.after, loss.until) == (Position(0, 0), Position(0, 7))
+    assert "truncated" in loss.reason
+    assert rig.publisher.application("app").acknowledged == Position(0, 0)
+    acknowledge(rig, second, loss.token)
+    assert rig.publisher.application("app").acknowledged == Position(0, 7)
+    assert second.sequences(8) == [8]
+
+
+def test_a_forked_log_is_a_loss_notice_and_resumes_at_the_last_shared_checkpoint(rig: Rig) -> None:
+    rig.source.append(3)
+    first = rig.subscribe()
+    for _ in range(2):
+        _, token = first.seen(Token)
+        assert isinstance(token, Token)
+        acknowledge(rig, first, token.token)
+        rig.source.append(3)
+    forked = MemorySource(era=1, shards=2, history=2)
+    forked.append(2)
+    rig.restart(forked)
+    second = rig.subscribe()
+    _, loss = second.seen(DataLoss)
+    assert isinstance(loss, DataLoss)
+    assert loss.until == Position(0, 6)
+    assert second.sequences(2) == [1, 2]
+    acknowledge(rig, second, loss.token)
+    assert rig.publisher.application("app").acknowledged == Position(0, 0)
+
+
+def test_a_log_that_cannot_be_read_is_shown_and_nothing_after_it_is_delivered(rig: Rig) -> None:
+    rig.source.append(3)
+    rig.source.append(3)
+    rig.source.fail_after(Position(0, 3), LogCorrupt(path="000004.log", offset=77, reason="checksum"))
+    listener = rig.subscribe()
+    assert listener.sequences(3) == [1, 2, 3]
+    while not listener.stream.blocked_by:
+        next(listener._messages)
+    assert "000004.log at offset 77" in listener.stream.blocked_by
+    rig.source.fail_after(Position(0, 3), None)
+    rig.clock.advance(rig.settings.retry_failed_source_s)
+    assert listener.sequences(6) == [4, 5, 6]
+
+
+def test_what_was_truncated_under_a_reader_is_a_loss_notice_too(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    listener.sequences(3)
+    rig.source.fail_after(Position(0, 3), LogCorrupt(path="x", offset=1, reason="held"))
+    rig.source.append(3)
+    rig.source.append(1)
+    rig.source.truncate(Position(0, 6))
+    rig.source.fail_after(Position(0, 0), None)
+    rig.clock.advance(10)
+    _, loss = listener.seen(DataLoss)
+    assert isinstance(loss, DataLoss)
+    assert (loss.after, loss.until) == (Position(0, 3), Position(0, 6))
+    assert listener.sequences(7) == [7]
+
+
+def test_flows_with_different_markers_get_only_what_each_lacks(rig: Rig) -> None:
+    rig.source.append(6)
+    listener = rig.subscribe()
+    _, token = listener.seen(Token)
+    assert isinstance(token, Token)
+    acknowledge(rig, listener, token.token)
+    application = rig.publisher.application("app")
+    behind = application.markers[1].earlier[0] if application.markers[1].earlier else Checkpoint(Position(0, 0), None)
+    application.markers[1] = type(application.markers[1])(behind)
+    rig.subscribe(subscriber="one")
+    again = rig.subscribe(subscriber="one")
+    assert again.sequences(6) == [1, 3, 5]
+
+
+def test_progress_says_whether_a_write_has_reached_an_application(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    listener.sequences(3)
+    assert rig.publisher.reached("app", Position(0, 3)) == (False, None)
+    rig.publisher.alive(Alive(session=listener.stream.session, progress=Position(0, 3)))
+    assert rig.publisher.reached("app", Position(0, 3)) == (True, Position(0, 3))
+    assert rig.publisher.reached("app", Position(0, 4)) == (False, Position(0, 3))
+
+
+def test_realtime_gets_only_what_is_new_after_each_connection(rig: Rig) -> None:
+    rig.source.append(3)
+    first = rig.subscribe(mode="realtime")
+    first.next(Opened)
+    rig.source.append(1)
+    assert first.sequences(4) == [4]
+    rig.source.append(1)
+    rig.restart()
+    second = rig.subscribe(mode="realtime")
+    second.next(Opened)
+    rig.source.append(1)
+    assert second.sequences(6) == [6]
+
+
+def test_dead_letters_are_handed_out_again_when_an_operator_asks(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    batch, _ = listener.seen(Updates)
+    from tailrace.publisher.dead import _ipc
+
+    dead = rig.publisher.dead
+    session = listener.stream.session
+    rig.publisher.bury(session, lambda app: dead.bury("shop", app.name, _ipc(batch.slice(1, 1)), ["no"], 3))
+    rig.publisher.bury(session, lambda app: dead.bury("shop", app.name, _ipc(batch.slice(1, 1)), ["no"], 3))
+    letters, total = dead.list("shop", "app", 10)
+    assert (total, letters[0].key, letters[0].error, letters[0].attempts) == (1, b"k2", "no", 3)
+    assert rig.publisher.retry_dead("app", None) == 1
+    again, message = listener.seen(Redelivery)
+    assert isinstance(message, Redelivery)
+    assert again.column("key").to_pylist() == [b"k2"]
+    rig.publisher.bury(session, lambda app: -dead.settle("shop", app.name, message.letters, {}))
+    assert dead.list("shop", "app", 10) == ([], 0)
+    assert rig.publisher.application("app").dead_letters == 0
