@@ -144,6 +144,12 @@ class LogDiverged(LogError):
     template = "the history of {line} is not the one that marker {marker} was taken from: {reason}"
 
 
+class LogBehind(LogDiverged):
+    """The log ends before a marker: its tail was lost, or it is a replica that lags. The caller knows which."""
+
+    template = "the log of {line} ends at {head}, before marker {marker}"
+
+
 class LogUnreadable(LogError):
     kind = Kind.RETRY
     template = "{path}: {reason}"

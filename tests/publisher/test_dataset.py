@@ -17,6 +17,7 @@ from tailrace.errors import (
     PositionInvalid,
     Unavailable,
 )
+from tailrace.publisher.dead import to_ipc
 from tailrace.testing.memory_source import MemorySource
 from tailrace.updates.position import Checkpoint, Position
 from tailrace.wire.messages import Acknowledge, Alive, DataLoss, Goodbye, Leave, Opened, Redelivery, Token, Updates
@@ -330,12 +331,10 @@ def test_dead_letters_are_handed_out_again_when_an_operator_asks(rig: Rig) -> No
     rig.source.append(3)
     listener = rig.subscribe()
     batch, _ = listener.seen(Updates)
-    from tailrace.publisher.dead import _ipc
-
     dead = rig.publisher.dead
     session = listener.stream.session
-    rig.publisher.bury(session, lambda app: dead.bury("shop", app.name, _ipc(batch.slice(1, 1)), ["no"], 3))
-    rig.publisher.bury(session, lambda app: dead.bury("shop", app.name, _ipc(batch.slice(1, 1)), ["no"], 3))
+    rig.publisher.bury(session, lambda app: dead.bury("shop", app.name, to_ipc(batch.slice(1, 1)), ["no"], 3))
+    rig.publisher.bury(session, lambda app: dead.bury("shop", app.name, to_ipc(batch.slice(1, 1)), ["no"], 3))
     letters, total = dead.list("shop", "app", 10)
     assert (total, letters[0].key, letters[0].error, letters[0].attempts) == (1, b"k2", "no", 3)
     assert rig.publisher.retry_dead("app", None) == 1

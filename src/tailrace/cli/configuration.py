@@ -42,7 +42,9 @@ class DatasetSettings(Settings, frozen=True):
 
     shards: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)] = DEFAULT_SHARDS  # fixed for the dataset's life
     source: str | tuple[str, ...] = ()  # URL of its log, or of several replicas; left out: this node's own [store]
-    tables: tuple[str, ...] | None = None  # only these tables of a rocksdb:// source
+    credential_file: Path | None = None  # the token for a store:// that asks for one
+    wal_dir: Path | None = None  # where the log of a rocksdb:// lies, if not beside its data
+    on_gap: Literal["stop", "notice"] = "stop"  # writes that bypassed the log stop the flow, or become a loss notice
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -231,7 +233,9 @@ def find_configuration(file: Path | None) -> tuple[Configuration, Path | None]:
 
 def _resolved(found: Configuration, base: Path) -> Configuration:
     tls = None if found.tls is None else with_changes(found.tls, _paths(found.tls, base))
-    return with_changes(found, {"node": with_changes(found.node, _paths(found.node, base)), "tls": tls})
+    node = with_changes(found.node, _paths(found.node, base))
+    datasets = {name: with_changes(dataset, _paths(dataset, base)) for name, dataset in found.dataset.items()}
+    return with_changes(found, {"node": node, "tls": tls, "dataset": datasets})
 
 
 def _paths(settings: msgspec.Struct, base: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tailrace.publisher.stream import Letters
 from tailrace.runtime.clock import Clock
 from tailrace.runtime.sqlite import Database, Row
 from tailrace.updates.position import Position
-from tailrace.updates.schema import UPDATE_SCHEMA
+from tailrace.updates.schema import UPDATE_SCHEMA, concat_updates
 from tailrace.wire.messages import DeadLetter
 
 _BURY: Final = """
@@ -51,7 +51,7 @@ class DeadLetters:
                 shard, era, sequence, index = (one.column(name)[0].as_py() for name in UPDATE_SCHEMA.names[:4])
                 table, operation, key = (one.column(name)[0].as_py() for name in ("table", "operation", "key"))
                 place = (shard, era, sequence, index, table, operation, key)
-                transaction.execute(_BURY, (dataset, application, *place, _ipc(one), error, attempts, now))
+                transaction.execute(_BURY, (dataset, application, *place, to_ipc(one), error, attempts, now))
         return self.count(dataset, application) - before
 
     def count(self, dataset: str, application: str) -> int:
@@ -106,7 +106,7 @@ class DeadLetters:
                 (dataset, application, *numbers),
             )
             if rows:
-                updates = pa.concat_batches([_rows(row[1]) for row in rows])
+                updates = concat_updates([_rows(row[1]) for row in rows])
                 yield Letters(tuple(row[0] for row in rows), updates)
 
     def settle(self, dataset: str, application: str, done: Sequence[int], failed: Mapping[int, str]) -> int:
@@ -150,10 +150,10 @@ def _rows(updates: bytes) -> pa.RecordBatch:
         raise ProtocolMismatch(reason=f"dead letters are not an Arrow IPC stream: {error}") from error
     if table.schema != UPDATE_SCHEMA:
         raise ProtocolMismatch(reason="dead letters are not in the update schema")
-    return pa.concat_batches(table.to_batches())
+    return concat_updates(table.to_batches())
 
 
-def _ipc(updates: pa.RecordBatch) -> bytes:
+def to_ipc(updates: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, UPDATE_SCHEMA) as writer:
         writer.write_batch(updates)

@@ -102,9 +102,9 @@ def without(updates: pa.RecordBatch, already: Mapping[int, Position]) -> pa.Reco
     highest = max(already) + 1
     sequences = np.full(highest, -1, np.int64)
     indexes = np.full(highest, -1, np.int64)
-    for shard, position in already.items():
-        sequences[shard] = position.sequence
-        indexes[shard] = position.index
+    for one, position in already.items():
+        sequences[one] = position.sequence
+        indexes[one] = position.index
     shard = updates.column("shard").to_numpy(zero_copy_only=False)
     known = shard < highest
     place = np.where(known, shard, 0)
@@ -121,11 +121,9 @@ def after(updates: pa.RecordBatch, sent: Position) -> pa.RecordBatch:
     sequence = updates.column("sequence").to_numpy(zero_copy_only=False)
     if sequence[0] > sent.sequence:
         return updates
-    start = int(np.searchsorted(sequence, sent.sequence, side="left"))
-    index = updates.column("index").to_numpy(zero_copy_only=False)
-    while start < len(sequence) and sequence[start] == sent.sequence and index[start] <= sent.index:
-        start += 1
-    return updates.slice(start)
+    same = slice(*(int(np.searchsorted(sequence, sent.sequence, side=side)) for side in ("left", "right")))
+    within = updates.column("index").to_numpy(zero_copy_only=False)[same]
+    return updates.slice(same.start + int(np.searchsorted(within, sent.index, side="right")))
 
 
 def of_shards(updates: pa.RecordBatch, shards: Sequence[int]) -> pa.RecordBatch:

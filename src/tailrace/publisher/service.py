@@ -94,7 +94,7 @@ class PublisherService(server.Service):
 
     def flights(self, caller: Caller) -> Iterable[flight.FlightInfo]:
         for publisher in self._datasets.values():
-            if caller.allows("read", publisher.dataset):
+            if caller.may("read", publisher.dataset):
                 ticket = flight.Ticket(encode(ReadRange(dataset=publisher.dataset)))
                 endpoint = flight.FlightEndpoint(ticket, [])
                 descriptor = flight.FlightDescriptor.for_path(publisher.dataset)
@@ -158,7 +158,7 @@ class PublisherService(server.Service):
         return DONE
 
     def _status(self, caller: Caller, ask: Status) -> StatusReply:
-        seen = [publisher for publisher in self._datasets.values() if caller.allows("read", publisher.dataset)]
+        seen = [publisher for publisher in self._datasets.values() if caller.may("read", publisher.dataset)]
         return StatusReply(
             address=self._address,
             started_at=self._started_at,

@@ -27,7 +27,7 @@ from tailrace.runtime.clock import Clock
 from tailrace.runtime.metrics import Rate
 from tailrace.updates.filters import Filter
 from tailrace.updates.position import Checkpoint, Position
-from tailrace.updates.schema import EMPTY_UPDATES
+from tailrace.updates.schema import EMPTY_UPDATES, concat_updates
 from tailrace.wire.messages import DataLoss, Down, Goodbye, Heartbeat, Opened, Redelivery, Token, Updates
 
 if TYPE_CHECKING:
@@ -294,9 +294,7 @@ class Stream:
                 updates = without(updates, self._opening.already)
             if updates.num_rows:
                 batches.append(updates)
-        if not batches:
-            return EMPTY_UPDATES
-        return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        return concat_updates(batches)
 
     def _already_matters(self, entry: Entry) -> bool:
         already = self._opening.already if self._opening else {}

@@ -36,6 +36,14 @@ class Lost(NamedTuple):
     reason: str
 
 
+class Loss(NamedTuple):
+    """What the log does not hold: everything after `after`, up to and with `until`."""
+
+    after: Position
+    until: Position
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class LogBatch:
     """Some updates in log order, and up to where the log has been read.

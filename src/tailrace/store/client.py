@@ -22,7 +22,7 @@ from tailrace.errors import Disconnected, ProtocolMismatch, TailraceError, Unava
 from tailrace.runtime.backoff import Backoff, Retry
 from tailrace.runtime.clock import SYSTEM_CLOCK, Clock
 from tailrace.store.client_stream import ClientStream, Outgoing, Waiting
-from tailrace.store.operations import WriteResult, put
+from tailrace.store.operations import WriteResult, conform, count_writes, put
 from tailrace.store.sever import sever
 from tailrace.updates.pairs import decode_pairs
 from tailrace.wire.addresses import parse_url
@@ -33,13 +33,15 @@ from tailrace.wire.store_messages import (
     Durability,
     GetRows,
     GetRowsReply,
-    Operation,
     OpenWrites,
+    Operation,
     ScanRows,
     StoreDescription,
     decode_store_reply,
 )
 from tailrace.wire.tls import TLS
+
+_BACKOFF = Backoff(first_s=0.05, limit_s=1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class ClientLimits:
     silence_s: int = 10
     call_timeout_s: float = 10.0
     close_timeout_s: float = 10.0
-    backoff: Backoff = Backoff(first_s=0.05, limit_s=1.0)
+    backoff: Backoff = _BACKOFF
 
 
 class StoreClient:
@@ -101,18 +103,18 @@ class StoreClient:
     def write(self, operations: Sequence[Operation], *, durability: Durability | None = None) -> Future[WriteResult]:
         """One atomic write. It may travel with others, and stays a write of its own."""
         size = sum(len(operation.key) + len(operation.value or b"") for operation in operations)
-        future: Waiting = Future()
+        future = _future()
         self._send(Outgoing([operations], None, [future], durability or self._durability, size))
         return future
 
     def write_batch(self, batch: pa.RecordBatch, *, durability: Durability | None = None) -> list[Future[WriteResult]]:
         """The writes in a record batch of `OPERATIONS_SCHEMA`, whose column `write` counts 0, 1, ...; the fast way to
         load much. One future per write."""
-        column = cast("pa.Array[pa.Int64Scalar]", batch.column("write"))
-        count = int(column[-1].as_py() or 0) + 1 if batch.num_rows else 0
+        batch = conform(batch)
+        count = count_writes(batch)
         if count == 0:
             return []
-        futures: list[Waiting] = [Future() for _ in range(count)]
+        futures = [_future() for _ in range(count)]
         self._send(Outgoing([], batch, futures, durability or self._durability, batch.nbytes))
         return futures
 
@@ -124,11 +126,11 @@ class StoreClient:
             self._unanswered_writes += writes
             self._unanswered_bytes += size
         try:
-            stream = self._open_stream()
+            while not self._open_stream().send(outgoing):
+                pass  # it ended in between: the next one
         except TailraceError:
             self._answered(writes, size)
             raise
-        stream.send(outgoing)
 
     def _has_room(self, writes: int, size: int) -> bool:
         return self._unanswered_writes == 0 or (
@@ -257,3 +259,10 @@ class StoreClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _future() -> Waiting:
+    """Cannot be cancelled: the write is on its way as soon as its caller has the future."""
+    future: Waiting = Future()
+    future.set_running_or_notify_cancel()
+    return future

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Condition, Lock, Thread
-from typing import Final, cast
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -70,37 +70,34 @@ class ClientStream:
         self._gathered: deque[Outgoing] = deque()
         self._waiting: dict[int, tuple[Waiting, int]] = {}  # by number; the bytes that its answer frees
         self._next_number = 0
-        self._sending = False
-        self._lock = Lock()
+        self._lock = Lock()  # guards all that stands above and below it
         self._sent = Condition(self._lock)
+        self._sending = False
+        self._ending = False  # nothing more is taken
+        self._half_closed = False
         self._ended: TailraceError | None = None
-        self.ending = False  # the server asked for the end
         self.heard = True  # something came since this was last set to False
         self._reader = Thread(target=self._run_answers, name="store-client-answers", daemon=True)
         self._reader.start()
 
     @property
     def usable(self) -> bool:
-        return self._ended is None and not self.ending
+        return self._ended is None and not self._ending
 
     def is_waiting(self) -> bool:
         return bool(self._waiting)
 
-    def send(self, outgoing: Outgoing) -> None:
-        """Leaves the writes with whoever is sending, or sends until nothing is left."""
+    def send(self, outgoing: Outgoing) -> bool:
+        """Leaves the writes with whoever is sending, or sends until nothing is left. False: the stream takes none."""
         with self._lock:
-            if self._ended is None:
-                self._gathered.append(outgoing)
-                if self._sending:
-                    return
-                self._sending = True
-                ended = None
-            else:
-                ended = self._ended
-        if ended is not None:
-            self._fail(outgoing.futures, outgoing.size_bytes, ended)
-            return
+            if not self.usable:
+                return False
+            self._gathered.append(outgoing)
+            if self._sending:
+                return True
+            self._sending = True
         self._send_all()
+        return True
 
     def _send_all(self) -> None:
         while True:
@@ -109,12 +106,13 @@ class ClientStream:
                 if not message:
                     self._sending = False
                     self._sent.notify_all()
-                    return
+                    break
                 first = self._number(message)
             try:
                 self._transmit(message, first)
             except TailraceError as error:
                 self.break_off(error)
+        self._half_close()
 
     def _taken(self) -> list[Outgoing]:
         """What goes into the next message: one record batch alone, or small writes of equal durability."""
@@ -153,7 +151,7 @@ class ClientStream:
             self._stream.write_metadata(encode(Writes(first, writes, durability)))
             return
         numbers = pc.add(batch.column("write"), pa.scalar(first, pa.int64()))
-        renumbered = batch.set_column(batch.schema.get_field_index("write"), "write", cast(pa.Array, numbers))
+        renumbered = batch.set_column(batch.schema.get_field_index("write"), "write", numbers)
         self._stream.write(renumbered, encode(WriteTable(durability)))
 
     # ---- answers ---------------------------------------------------------------------------------------------------
@@ -167,32 +165,41 @@ class ClientStream:
                     self._take(message)
                 elif isinstance(message, StoreGoodbye):
                     self.end()
+            self._close()
             self.break_off(Disconnected(address=self._address, reason="the server ended the stream"))
         except TailraceError as error:
             self.break_off(error)
 
     def _take(self, message: Answers) -> None:
-        freed = 0
-        for answer in message.answers:
-            found = self._waiting.pop(answer.write, None)
-            if found is None:
-                continue  # it failed here already, as the stream was given up
-            future, size = found
-            freed += size
+        with self._lock:  # a number that is missing failed here already, as the stream was given up
+            found = [(answer, self._waiting.pop(answer.write, None)) for answer in message.answers]
+        settled = [(answer, *waiting) for answer, waiting in found if waiting is not None]
+        for answer, future, _ in settled:
             _settle(future, answer, message.era)
-        if message.answers:
-            self._answered(len(message.answers), freed)
+        if settled:
+            self._answered(len(settled), sum(size for _, _, size in settled))
+
+    def _close(self) -> None:
+        """Raises the error with which the server ended the stream, if there was one."""
+        with self._lock:
+            self._ending = True
+            self._sent.wait_for(lambda: not self._sending)
+        self._stream.close()
 
     # ---- ending ----------------------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """Sends what was left here, then nothing more; answers still come."""
-        self.ending = True
+        """Takes nothing more; what was taken is sent, and answers still come."""
         with self._lock:
-            self._sent.wait_for(lambda: not self._sending)
-            if self._ended is not None:
+            self._ending = True
+        self._half_close()
+
+    def _half_close(self) -> None:
+        """Tells the server that nothing more comes, once that is so."""
+        with self._lock:
+            if not self._ending or self._sending or self._half_closed or self._ended is not None:
                 return
-            self._sending = True  # nobody sends from here on
+            self._half_closed = True
         try:
             self._stream.done_writing()
         except TailraceError as error:

@@ -65,6 +65,7 @@ class Store:
     def submit(self, operations: Sequence[Operation], *, durability: Durability | None = None) -> Future[WriteResult]:
         """As `write`, but returns at once; many writes may be under way, and share fsyncs."""
         answered: Future[WriteResult] = Future()
+        answered.set_running_or_notify_cancel()
 
         def answer(outcomes: Sequence[Outcome]) -> None:
             outcome = outcomes[0]

@@ -203,6 +203,27 @@ def prepare_batch(batch: pa.RecordBatch, options: StoreOptions) -> Iterator[Numb
         )
 
 
+def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same writes in exactly `OPERATIONS_SCHEMA`."""
+    columns = _columns(batch)
+    arrays = [
+        pa.nulls(batch.num_rows, field.type) if columns[field.name] is None else columns[field.name]
+        for field in OPERATIONS_SCHEMA
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=OPERATIONS_SCHEMA)
+
+
+def count_writes(batch: pa.RecordBatch) -> int:
+    """How many writes a record batch holds, whose numbers count 0, 1, ... without a gap."""
+    numbers = np.asarray(batch.column("write"))
+    if len(numbers) == 0:
+        return 0
+    steps = np.diff(numbers)
+    if numbers[0] != 0 or (steps < 0).any() or (steps > 1).any():
+        raise UpdateInvalid(reason="the column 'write' does not count 0, 1, ... by rows that stand together")
+    return int(numbers[-1]) + 1
+
+
 def _columns(batch: pa.RecordBatch) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in OPERATIONS_SCHEMA:

@@ -70,18 +70,17 @@ class Delivery:
         failure = self._run(batch)
         if failure is None:
             return []
-        return self._isolate(batch, failure, self._tried_again)
+        return self._isolate(batch, failure)
 
     def redeliver(self, batch: UpdateBatch) -> dict[int, str]:
         """Hands over dead letters again, one attempt each; returns the rows that failed and their errors."""
         failed: dict[int, str] = {}
-        start = 0
-        while start < len(batch):
-            failure = self._run(batch[start : start + 1])
+        for row in range(len(batch)):
+            letter = batch[row : row + 1]
+            failure = self._run(letter)
             if failure is not None:
-                self._refuse_broken(batch[start : start + 1], failure.error)
-                failed[start] = shown(failure.error)
-            start += 1
+                self._refuse_broken(letter, failure.error)
+                failed[row] = shown(failure.error)
         return failed
 
     def call(self, batchless: Callable[[], R], doing: str) -> R:
@@ -118,32 +117,28 @@ class Delivery:
             done += 1
         return None
 
-    def _isolate(
-        self, batch: UpdateBatch, failure: Failure, alone: Callable[[UpdateBatch, Exception], DeadUpdate | None]
-    ) -> list[DeadUpdate]:
+    def _isolate(self, batch: UpdateBatch, failure: Failure) -> list[DeadUpdate]:
         """Works through the pieces of a batch that failed as a whole, in order."""
         dead: list[DeadUpdate] = []
-        pieces: list[UpdateBatch] = []
-        piece, found = replace(batch, redelivered=True), failure
-        while True:
-            self._refuse_broken(piece[found.done :], found.error)
-            rest = piece[found.done :]
-            cut = 1 if not self._batches else max(1, len(rest) // 2)
-            if len(rest) > cut:
-                pieces.append(rest[cut:])
-            if cut == 1 and (not self._batches or len(rest) == 1):
-                given_up = alone(rest[:1], found.error)
-                if given_up is not None:
-                    dead.append(given_up)
-            else:
-                pieces.append(rest[:cut])
-            next_failure = None
-            while pieces and next_failure is None:
-                piece = pieces.pop()
-                next_failure = self._run(piece)
-            if next_failure is None:
-                return dead
-            found = next_failure
+        pieces = self._pieces(replace(batch, redelivered=True), failure, dead)
+        while pieces:
+            piece = pieces.pop()
+            again = self._run(piece)
+            if again is not None:
+                pieces.extend(self._pieces(piece, again, dead))
+        return dead
+
+    def _pieces(self, piece: UpdateBatch, failure: Failure, dead: list[DeadUpdate]) -> list[UpdateBatch]:
+        """What is left to do of a piece that failed, the first part last; settles an update that stands alone."""
+        rest = piece[failure.done :]
+        self._refuse_broken(rest, failure.error)
+        if self._batches and len(rest) > 1:
+            middle = len(rest) // 2
+            return [rest[middle:], rest[:middle]]
+        given_up = self._tried_again(rest[:1], failure.error)
+        if given_up is not None:
+            dead.append(given_up)
+        return [rest[1:]] if len(rest) > 1 else []
 
     def _tried_again(self, update: UpdateBatch, error: Exception) -> DeadUpdate | None:
         """One update that failed once: None if it was processed after all."""

@@ -39,3 +39,11 @@ OPERATIONS: Final = (
 )
 
 EMPTY_UPDATES: Final = pa.RecordBatch.from_pylist([], schema=UPDATE_SCHEMA)
+
+
+def concat_updates(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch of the rows of several, in their order."""
+    if not batches:
+        return EMPTY_UPDATES
+    concat: Callable[[Sequence[pa.RecordBatch]], pa.RecordBatch] = getattr(pa, "concat_batches")  # noqa: B009 not in the stubs
+    return batches[0] if len(batches) == 1 else concat(batches)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,8 +26,8 @@ def test_every_kind_occurs_and_never_more_than_three_seconds_apart(seed: int, se
     faults = plan_faults(seed, seconds)
     assert {fault.kind for fault in faults} == set(KINDS)
     beginnings = [0.0, *(fault.at_s for fault in faults), seconds]
-    assert max(later - earlier for earlier, later in zip(beginnings, beginnings[1:], strict=False)) < 3
-    for fault, following in zip(faults, faults[1:], strict=False):
+    assert max(later - earlier for earlier, later in itertools.pairwise(beginnings)) < 3
+    for fault, following in itertools.pairwise(faults):
         assert fault.at_s + fault.lasts_s < following.at_s
 
 

@@ -156,7 +156,8 @@ def _in_time(files: Sequence[Records]) -> Records:
 
 
 def ids_of(records: Records) -> Ids:
-    return (records["shard"].astype(np.int64) << _NUMBER_BITS) | records["number"]
+    ids: Ids = (records["shard"].astype(np.int64) << _NUMBER_BITS) | records["number"]
+    return ids
 
 
 def parts_of(ids: Ids) -> tuple[Ids, Ids]:

@@ -1,7 +1,7 @@
 """Which fault comes when: decided beforehand from the seed, so that a run can be had again.
 
-Every kind of fault occurs once, in random order, before any occurs twice. A fault lasts for a while and is healed before
-the next one begins; from one beginning to the next it is never more than `MAX_GAP_S`.
+Every kind of fault occurs once, in random order, before any occurs twice. A fault lasts for a while and is healed
+before the next one begins; from one beginning to the next it is never more than `MAX_GAP_S`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHORTEST_FAULT_S: Final = 0.1
 
 @dataclass(frozen=True)
 class Fault:
-    """At `at_s` after the start, this happens for `lasts_s`; `choice` picks among equals (which subscriber, which side)."""
+    """`at_s` after the start this happens for `lasts_s`; `choice` picks among equals (which subscriber, which side)."""
 
     at_s: float
     kind: str

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from tailrace.errors import FilterInvalid
 from tailrace.updates.buffers import boolean_array
 from tailrace.updates.filters import json_form
+from tailrace.updates.filters.evaluation import Node, prepared
 from tailrace.updates.filters.lookups import Lookups
 from tailrace.updates.filters.normal import Normal, TooManyTerms, disjunctive_normal, negation_normal
 from tailrace.updates.filters.parser import Parser
-from tailrace.updates.filters.syntax import TRUE, And, Expression, Not, Or
+from tailrace.updates.filters.syntax import TRUE, Expression
 from tailrace.updates.filters.tokens import invalid
 from tailrace.updates.kernels import Flags
 
@@ -25,7 +25,7 @@ class Filter:
 
     expression: Expression
     normal: Normal = field(repr=False)
-    _evaluated: Expression = field(repr=False)
+    _prepared: Node = field(repr=False)
 
     @staticmethod
     def parse(text: str) -> Filter:
@@ -48,7 +48,7 @@ class Filter:
     @staticmethod
     def of(expression: Expression) -> Filter:
         """A filter that code put together. `TooManyTerms` if its normal form is too large."""
-        return Filter(expression, disjunctive_normal(expression), negation_normal(expression))
+        return Filter(expression, disjunctive_normal(expression), prepared(negation_normal(expression)))
 
     @staticmethod
     def everything() -> Filter:
@@ -76,7 +76,7 @@ class Filter:
 
     def flags(self, batch: pa.RecordBatch, lookups: Lookups | None = None) -> Flags:
         """As `mask`, as numpy flags, which are not to be written to."""
-        return _flags(self._evaluated, lookups or Lookups(batch))
+        return self._prepared.flags(lookups or Lookups(batch))
 
     def select(self, batch: pa.RecordBatch, lookups: Lookups | None = None) -> pa.RecordBatch:
         """The rows that pass; the batch itself if all do."""
@@ -84,37 +84,3 @@ class Filter:
             return batch
         flags = self.flags(batch, lookups)
         return batch if flags.all() else batch.filter(boolean_array(flags))
-
-
-def _flags(expression: Expression, lookups: Lookups) -> Flags:
-    match expression:
-        case And(parts):
-            return _all(parts, lookups)
-        case Or(parts):
-            return _any(parts, lookups)
-        case Not(part):
-            return ~_flags(part, lookups)
-    return lookups.flags(expression)
-
-
-def _all(parts: tuple[Expression, ...], lookups: Lookups) -> Flags:
-    """Stops at the first part that leaves nothing: most ANDs begin with a table that a batch may not hold at all."""
-    if not parts:
-        return np.ones(lookups.rows, np.bool_)
-    found = _flags(parts[0], lookups)
-    for part in parts[1:]:
-        if not found.any():
-            break
-        found = found & _flags(part, lookups)
-    return found
-
-
-def _any(parts: tuple[Expression, ...], lookups: Lookups) -> Flags:
-    if not parts:
-        return np.zeros(lookups.rows, np.bool_)
-    found = _flags(parts[0], lookups)
-    for part in parts[1:]:
-        if found.all():
-            break
-        found = found | _flags(part, lookups)
-    return found

@@ -58,7 +58,7 @@ def disjunctive_normal(expression: Expression, *, negated: bool = False) -> Norm
             forms = [disjunctive_normal(part, negated=negated) for part in parts]
             conjunction = isinstance(expression, And) is not negated
             return _product(expression, forms) if conjunction else _union(expression, forms)
-    return frozenset((frozenset((_literal(expression, negated)),)),)
+    return frozenset({frozenset({_literal(expression, negated)})})
 
 
 def _literal(basic: Basic, negated: bool) -> Literal:

@@ -1,0 +1,233 @@
+"""The values of one key in all rows of a batch, and how each kind answers a basic filter: one flag per row.
+
+`Texts` are bytes that stay where they are in the Arrow buffers. When a key is asked for often, or for a regular
+expression, its distinct values are numbered once, if they are few: a question is then put to those alone, and each row
+takes its value's answer. `Numbers` and `Instants` are the columns that are not text; they answer as if they were.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final, Protocol, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.updates.buffers import BytesColumn, valid_of
+from tailrace.updates.filters import scans
+from tailrace.updates.filters.number_scan import LONG, UNREAD, Floats, Kinds, read_numbers, rows_at
+from tailrace.updates.filters.numbers import MAX_NUMBER_BYTES, parsed_number
+from tailrace.updates.filters.operands import Interval, Pattern, Word, WordSet, power_of_two_over
+from tailrace.updates.filters.patterns import Literal
+from tailrace.updates.kernels import Flags, Int32s, Int64s
+
+QUESTIONS_BEFORE_NUMBERING: Final = 3
+MIN_DISTINCT: Final = 64  # fewer distinct values than this are always few
+ROWS_PER_DISTINCT: Final = 4  # values are few if each stands in so many rows on average
+_NONE_NULL: Flags = np.zeros(0, np.bool_)
+
+
+class Values(Protocol):
+    def exists(self) -> Flags: ...
+    def equals(self, word: Word) -> Flags: ...
+    def among(self, words: WordSet) -> Flags: ...
+    def between(self, interval: Interval) -> Flags: ...
+    def matches(self, pattern: Pattern) -> Flags: ...
+
+
+class Texts:
+    """Bytes at `places` of a column; -1 is a row that has none. `array` holds the same column for RE2."""
+
+    def __init__(self, places: Int32s, column: BytesColumn, array: Any, *, few: bool = False) -> None:
+        self._places = places
+        self._column = column
+        self._array = array
+        self._valid = _NONE_NULL if column.valid is None else column.valid
+        self._questions = QUESTIONS_BEFORE_NUMBERING if few else 0
+
+    @staticmethod
+    def of(array: Any, *, few: bool = False) -> Texts:
+        """A whole column; `few` says that its distinct values are known to be."""
+        return Texts(np.arange(len(array), dtype=np.int32), BytesColumn.of(array), array, few=few)
+
+    def exists(self) -> Flags:
+        return cast(Flags, self._places >= 0)
+
+    def equals(self, word: Word) -> Flags:
+        numbered = self._numbered()
+        if numbered:
+            return numbered.spread(numbered.values.equals(word))
+        return scans.equal(self._places, self._column.offsets, self._column.data, self._valid, word.bytes)
+
+    def among(self, words: WordSet) -> Flags:
+        numbered = self._numbered()
+        if numbered:
+            return numbered.spread(numbered.values.among(words))
+        held = self._column
+        return scans.among(
+            self._places, held.offsets, held.data, self._valid, words.table, words.offsets, words.bytes
+        )
+
+    def matches(self, pattern: Pattern) -> Flags:
+        numbered = self._numbered(now=pattern.literal is None)
+        if numbered:
+            return numbered.spread(numbered.values.matches(pattern))
+        return self._search(pattern.text) if pattern.literal is None else self._find(pattern.literal)
+
+    def between(self, interval: Interval) -> Flags:
+        floats, kinds = self._numbers
+        flags = cast(Flags, (floats >= interval.low_float) & (floats <= interval.high_float))
+        for row in rows_at(floats, kinds, interval.low_float, interval.high_float, interval.is_long).tolist():
+            number = parsed_number(self._bytes(row))
+            flags[row] = number is not None and interval.low <= number <= interval.high
+        return flags
+
+    # ---- numbered values ----------------------------------------------------------------------------------------
+
+    def _numbered(self, *, now: bool = False) -> _Numbered | None:
+        self._questions += 1
+        if now or self._questions > QUESTIONS_BEFORE_NUMBERING:
+            return self._distinct
+        return None
+
+    @cached_property
+    def _distinct(self) -> _Numbered | None:
+        rows = len(self._places)
+        limit = max(MIN_DISTINCT, rows // ROWS_PER_DISTINCT)
+        if rows <= MIN_DISTINCT:
+            return None
+        codes, firsts = np.empty(rows, np.int32), np.empty(limit, np.int32)
+        held = self._column
+        slots = power_of_two_over(2 * limit)
+        found = scans.distinct(self._places, held.offsets, held.data, self._valid, codes, firsts, slots)
+        return None if found < 0 else _Numbered(codes, Texts(firsts[:found], held, self._array))
+
+    # ---- regular expressions ------------------------------------------------------------------------------------
+
+    def _find(self, literal: Literal) -> Flags:
+        held = self._column
+        if len(literal.text) == 0 and not (literal.at_start and literal.at_end):
+            return scans.has_value(self._places, self._valid)
+        if literal.at_start and literal.at_end:
+            return scans.equal(self._places, held.offsets, held.data, self._valid, literal.text)
+        if literal.at_start or literal.at_end:
+            return scans.affixed(self._places, held.offsets, held.data, self._valid, literal.text, literal.at_end)
+        return scans.containing(self._places, held.offsets, held.data, self._valid, literal.text)
+
+    def _search(self, pattern: str) -> Flags:
+        found: Any = pc.match_substring_regex(self._text, pattern)
+        return cast(Flags, found.fill_null(False).to_numpy(zero_copy_only=False))
+
+    @cached_property
+    def _text(self) -> pa.StringArray:
+        """The values side by side, as RE2 reads them: bytes that are no UTF-8 match no character, but fail nothing."""
+        taken: Any = self._array.take(pa.array(self._places, mask=self._places < 0))
+        return cast(
+            pa.StringArray,
+            pa.Array.from_buffers(pa.string(), len(taken), taken.buffers(), taken.null_count, taken.offset),
+        )
+
+    # ---- numbers ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _numbers(self) -> tuple[Floats, Kinds]:
+        rows = len(self._places)
+        floats, kinds = np.empty(rows, np.float64), np.empty(rows, np.uint8)
+        held = self._column
+        if read_numbers(self._places, held.offsets, held.data, self._valid, floats, kinds, MAX_NUMBER_BYTES):
+            for row in np.flatnonzero(kinds == UNREAD).tolist():
+                floats[row] = float(self._bytes(row))
+                kinds[row] = LONG
+        return floats, kinds
+
+    def _bytes(self, row: int) -> bytes:
+        place = self._places[row]
+        return self._column.data[self._column.offsets[place] : self._column.offsets[place + 1]].tobytes()
+
+
+class _Numbered:
+    """The distinct values of a key, and which of them each row has."""
+
+    def __init__(self, codes: Int32s, values: Texts) -> None:
+        self._codes = codes
+        self.values = values
+
+    def spread(self, answers: Flags) -> Flags:
+        yes = np.flatnonzero(answers)
+        if len(yes) == 1:
+            return cast(Flags, self._codes == np.int32(yes[0]))
+        if len(yes) == 0:
+            return np.zeros(len(self._codes), np.bool_)
+        return scans.spread(answers, self._codes)
+
+
+class Numbers:
+    """A column of whole numbers, which reads as decimal text."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self._numbers = array.to_numpy(zero_copy_only=False)
+
+    def exists(self) -> Flags:
+        return np.ones(len(self._numbers), np.bool_)
+
+    def equals(self, word: Word) -> Flags:
+        return whole_equal(self._numbers, word.number)
+
+    def among(self, words: WordSet) -> Flags:
+        return cast(Flags, np.isin(self._numbers, words.numbers))
+
+    def between(self, interval: Interval) -> Flags:
+        return whole_between(self._numbers, *interval.whole())
+
+    def matches(self, pattern: Pattern) -> Flags:
+        return self._texts.matches(pattern)
+
+    @cached_property
+    def _texts(self) -> Texts:
+        return Texts.of(self._array.cast(pa.string()))
+
+
+class Instants:
+    """The commit times, which read as text in UTC; a row without one is NULL."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self._us: Int64s = array.cast(pa.int64()).fill_null(0).to_numpy()
+        self._valid = valid_of(array)
+
+    def _held(self, flags: Flags) -> Flags:
+        return flags if self._valid is None else flags & self._valid
+
+    def exists(self) -> Flags:
+        return np.ones(len(self._us), np.bool_)
+
+    def equals(self, word: Word) -> Flags:
+        return self._held(whole_equal(self._us, word.instant_us))
+
+    def among(self, words: WordSet) -> Flags:
+        return self._held(cast(Flags, np.isin(self._us, words.instants_us)))
+
+    def between(self, interval: Interval) -> Flags:
+        return self._held(whole_between(self._us, *interval.whole(scale=6)))
+
+    def matches(self, pattern: Pattern) -> Flags:
+        return self._texts.matches(pattern)
+
+    @cached_property
+    def _texts(self) -> Texts:
+        return Texts.of(pc.strftime(self._array, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+def whole_equal(numbers: Any, wanted: int | None) -> Flags:
+    return np.zeros(len(numbers), np.bool_) if wanted is None else cast(Flags, numbers == wanted)
+
+
+def whole_between(numbers: Any, low: int, high: int) -> Flags:
+    """Bounds may lie outside what the column can hold."""
+    held = np.iinfo(numbers.dtype)
+    low, high = max(low, int(held.min)), min(high, int(held.max))
+    if low > high:
+        return np.zeros(len(numbers), np.bool_)
+    return cast(Flags, (numbers >= low) & (numbers <= high))
