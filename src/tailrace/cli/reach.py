@@ -58,11 +58,21 @@ def reach(options: ReachOptions) -> Reach:
     configuration, _ = find_configuration(options.config)
     return Reach(
         address=options.address or configuration.node.listen,
-        store=options.store or (configuration.store.listen if configuration.store else options.address or ""),
+        store=options.store or _store_address(configuration) or options.address or configuration.node.listen,
         credential=_credential(options.credential_file),
         tls=_tls(configuration, options),
         configuration=configuration,
     )
+
+
+def _store_address(configuration: Configuration) -> str:
+    """The store that this node runs, else the first one that a dataset is read from."""
+    if configuration.store is not None:
+        return configuration.store.listen
+    from tailrace.wire.addresses import parse_url
+
+    urls = [url for dataset in configuration.dataset.values() for url in dataset.sources if url.startswith("store")]
+    return parse_url(urls[0], scheme="store").address if urls else ""
 
 
 def _credential(file: Path | None) -> str | None:

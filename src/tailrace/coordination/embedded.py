@@ -13,7 +13,7 @@ changed since it last looked. After a reboot all sessions of before are over.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -36,7 +36,7 @@ from tailrace.coordination.watches import WatchBoard
 from tailrace.errors import CoordinatorUnavailable, DatabaseBusy, DatabaseFull, Fenced, RecordTooLarge, TailraceError
 from tailrace.runtime.clock import SYSTEM_CLOCK, Clock
 from tailrace.runtime.logging import get_log
-from tailrace.runtime.sqlite import Database, Transaction
+from tailrace.runtime.sqlite import Database, Parameters, Row, Transaction
 from tailrace.runtime.tasks import Workers
 
 log = get_log(__name__)
@@ -52,7 +52,7 @@ _MIGRATIONS: Final = (
         "CREATE TABLE claims (name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, session TEXT)",
         "CREATE INDEX claims_by_session ON claims (session)",
         "CREATE TABLE records (path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL)",
-        "CREATE TABLE changes (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, UNIQUE (kind, name))",
+        "CREATE TABLE changes (number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT, name TEXT, UNIQUE (kind, name))",
     ),
 )
 
@@ -81,6 +81,7 @@ class EmbeddedCoordinator:
         self._sessions = SessionSet(clock)
         self._trouble = ""
         self._end_sessions_that_are_over()
+        self._remove_stray_leases()
         self._last_number = self._newest_number()
         self._workers = Workers("coordination", clock=clock)
         self._workers.start("leases", self._sessions.keep_renewed, self._workers.stop)
@@ -94,6 +95,8 @@ class EmbeddedCoordinator:
         try:
             with self._transaction() as transaction:
                 transaction.execute("INSERT INTO sessions VALUES (?, ?, ?)", (session_id, name, self._boot))
+                if not lease.exists():  # another process took it for a stray one
+                    raise CoordinatorUnavailable(path=str(lease.path), reason="the lease file was removed")
         except BaseException:
             lease.close()
             raise
@@ -107,12 +110,14 @@ class EmbeddedCoordinator:
         try:
             self._end_sessions([session.id])
         finally:
-            session.lease.close()
+            session.close_lease()
 
     def join(self, session: EmbeddedSession, group: str, member_id: str, info: bytes) -> None:
         with self._transaction(Topic("members", group)) as transaction:
             _require_session(transaction, session)
-            transaction.execute("INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?)", (group, member_id, info, session.id))
+            transaction.execute(
+                "INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?)", (group, member_id, info, session.id)
+            )
 
     def leave(self, session: EmbeddedSession, group: str, member_id: str) -> bool:
         with self._transaction(Topic("members", group)) as transaction:
@@ -125,7 +130,9 @@ class EmbeddedCoordinator:
             " WHERE m.grp = ? ORDER BY m.id",
             (group,),
         )
-        return [Member(member_id, info, session) for member_id, info, session, boot in rows if self._lives(session, boot)]
+        return [
+            Member(member_id, info, session) for member_id, info, session, boot in rows if self._lives(session, boot)
+        ]
 
     def claim(self, session: EmbeddedSession, name: str) -> Claim | None:
         with self._transaction(Topic("claim", name)) as transaction:
@@ -194,10 +201,12 @@ class EmbeddedCoordinator:
         return self._workers.not_ready() + ([self._trouble] if self._trouble else [])
 
     def close(self) -> None:
-        for session in self._sessions.all():
-            session.close()
         try:
-            self._workers.close()
+            for session in self._sessions.all():
+                session.close()
+            self._workers.stop.set()
+            self._sessions.wake.set()
+            self._workers.join()
         finally:
             self._database.close()
 
@@ -241,13 +250,24 @@ class EmbeddedCoordinator:
                 self.close_session(session)
 
     def _end_sessions_that_are_over(self) -> None:
-        rows = self._read("SELECT id, boot FROM sessions", ())
+        rows = self._read("SELECT id, boot FROM sessions")
         over = [session for session, boot in rows if not self._lives(session, boot)]
         if over:
             log.info("sessions are over", sessions=",".join(over))
             self._end_sessions(over)
             for session in over:
                 (self._leases / session).unlink(missing_ok=True)
+
+    def _remove_stray_leases(self) -> None:
+        """Files of processes that died before their session was in the database, or after it was out of it.
+
+        Within a transaction, so that no session comes in between the look and the removal.
+        """
+        with self._transaction() as transaction:
+            known = {session for (session,) in transaction.read("SELECT id FROM sessions")}
+            for file in self._leases.iterdir():
+                if file.name not in known and has_ended(file, self._clock.monotonic()):
+                    file.unlink(missing_ok=True)
 
     def _end_sessions(self, sessions: list[str]) -> None:
         topics: set[Topic] = set()
@@ -267,19 +287,25 @@ class EmbeddedCoordinator:
         return boot == self._boot and not has_ended(self._leases / session, self._clock.monotonic())
 
     def _newest_number(self) -> int:
-        return int(self._read("SELECT coalesce(max(number), 0) FROM changes", ())[0][0])
+        return int(self._read("SELECT coalesce(max(number), 0) FROM changes")[0][0])
 
-    def _read(self, statement: str, parameters: tuple[object, ...]) -> list[tuple[object, ...]]:
+    def _read(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         with self._translated():
             return self._database.read(statement, parameters)
 
     @contextmanager
     def _transaction(self, *topics: Topic) -> Iterator[Transaction]:
-        """A change of `topics`: noted for other processes, and told to this one's watches once it is committed."""
+        """Perhaps a change of `topics`: if it is one, it is noted for other processes, and told to this one's watches.
+
+        What changed nothing must wake nobody: two processes that try to claim what a third one holds would keep each
+        other awake.
+        """
         with self._translated(), self._database.transaction() as transaction:
+            before = transaction.change_count()
             yield transaction
-            _note(transaction, topics)
-        self._board.changed(topics)
+            changed = topics if transaction.change_count() != before else ()
+            _note(transaction, changed)
+        self._board.changed(changed)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -287,3 +313,32 @@ class EmbeddedCoordinator:
             yield
         except (DatabaseFull, DatabaseBusy) as error:
             raise CoordinatorUnavailable(path=str(self._database.path), reason=str(error)) from error
+
+
+def _note(transaction: Transaction, topics: Collection[Topic]) -> None:
+    """Puts each topic under the next number; of a topic only its last change is kept."""
+    transaction.execute_many("INSERT OR REPLACE INTO changes (kind, name) VALUES (?, ?)", list(topics))
+    if topics:
+        newest = "(SELECT max(number) FROM changes)"
+        transaction.execute(f"DELETE FROM changes WHERE number <= {newest} - ?", (MAX_CHANGES_KEPT,))
+
+
+def _require_session(transaction: Transaction, session: EmbeddedSession) -> None:
+    known = transaction.read_one("SELECT 1 FROM sessions WHERE id = ?", (session.id,))
+    if known is None or session.lease_left_s() <= 0:
+        raise Fenced(what=f"session {session.id} of {session.name}", reason="its lease has ended; open another one")
+
+
+def _still_held(transaction: Transaction, claim: Claim) -> bool:
+    statement = "SELECT 1 FROM claims WHERE name = ? AND epoch = ? AND session = ?"
+    return transaction.read_one(statement, claim) is not None
+
+
+def _require_size(path: str, value: bytes) -> None:
+    if len(value) > MAX_RECORD_BYTES:
+        raise RecordTooLarge(what=path, size=len(value), limit=MAX_RECORD_BYTES)
+
+
+def _boot_id() -> str:
+    """What tells this boot of the machine from others; empty on systems that have none (locks end with a boot anyway)."""
+    return _BOOT_ID_FILE.read_text().strip() if _BOOT_ID_FILE.exists() else ""

@@ -48,6 +48,10 @@ class LeaseFile:
         self.ends_at = ends_at
         return True
 
+    def exists(self) -> bool:
+        """Whether others can still find the file."""
+        return os.fstat(self._file).st_nlink > 0
+
     def close(self) -> None:
         """Gives the lease up: from now on it counts as ended."""
         self.path.unlink(missing_ok=True)

@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from tailrace.errors import ProtocolMismatch, RecordTooLarge, VersionTooNew
 from tailrace.coordination.interface import MAX_RECORD_BYTES
+from tailrace.errors import ProtocolMismatch, RecordTooLarge, VersionTooNew
 
 V = TypeVar("V")
 

@@ -8,36 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from tailrace.coordination.interface import LEASE_S, Claim
 from tailrace.coordination.leases import LeaseFile
 from tailrace.runtime.clock import Clock
 from tailrace.runtime.logging import get_log
 
-if TYPE_CHECKING:
-    from tailrace.coordination.embedded import EmbeddedCoordinator
-
 log = get_log(__name__)
 
 RENEWALS_PER_LEASE: Final = 4
+
+
+class SessionHost(Protocol):
+    """What a session needs of the coordinator that opened it."""
+
+    def join(self, session: EmbeddedSession, group: str, member_id: str, info: bytes) -> None: ...
+    def leave(self, session: EmbeddedSession, group: str, member_id: str) -> bool: ...
+    def claim(self, session: EmbeddedSession, name: str) -> Claim | None: ...
+    def release(self, claim: Claim) -> bool: ...
+    def close_session(self, session: EmbeddedSession) -> None: ...
 
 
 class EmbeddedSession:
     """Implements `Session`."""
 
     def __init__(
-        self, coordinator: EmbeddedCoordinator, session_id: str, name: str, lease: LeaseFile, lease_s: float, clock: Clock
+        self, host: SessionHost, session_id: str, name: str, lease: LeaseFile, lease_s: float, clock: Clock
     ) -> None:
         self.id = session_id
         self.name = name
         self.lease_s = lease_s
         self.lost = Event()
-        self._coordinator = coordinator
+        self._host = host
         self._lease = lease
         self._clock = clock
         self._lock = Lock()
         self._closed = False
+        self._lease_closed = False
         self._callbacks: list[Callable[[], None]] = []
 
     def lease_left_s(self) -> float:
@@ -53,30 +61,42 @@ class EmbeddedSession:
         callback()
 
     def join(self, group: str, member_id: str, info: bytes = b"") -> None:
-        self._coordinator.join(self, group, member_id, info)
+        self._host.join(self, group, member_id, info)
 
     def leave(self, group: str, member_id: str) -> bool:
-        return self._coordinator.leave(self, group, member_id)
+        return self._host.leave(self, group, member_id)
 
     def claim(self, name: str) -> Claim | None:
-        return self._coordinator.claim(self, name)
+        return self._host.claim(self, name)
 
     def release(self, claim: Claim) -> bool:
-        return self._coordinator.release(claim)
+        return self._host.release(claim)
 
     def close(self) -> None:
         with self._lock:
             if self._closed:
                 return
             self._closed = True
-        self._coordinator.close_session(self)
+        self._host.close_session(self)
 
     def renew(self) -> None:
         """Prolongs the lease, or finds that it has ended."""
         with self._lock:
             if self._closed or self.lost.is_set():
                 return
-            if self._lease.renew(self._clock.monotonic(), self.lease_s):
+            now = self._clock.monotonic()
+            try:
+                still_held = self._lease.renew(now, self.lease_s)
+            except OSError as error:  # tried again at the next renewal, as long as the lease lasts
+                log.error("lease not renewed", session=self.id, exception=error)
+                still_held = now < self._lease.ends_at
+        if not still_held:
+            self.lose()
+
+    def lose(self) -> None:
+        """Nothing may be done under this session any more."""
+        with self._lock:
+            if self._closed or self.lost.is_set():
                 return
             self.lost.set()
             callbacks, self._callbacks = self._callbacks, []
@@ -86,8 +106,9 @@ class EmbeddedSession:
 
     def close_lease(self) -> None:
         with self._lock:
-            self._closed = True
-            self._lease.close()
+            if not self._lease_closed:
+                self._lease_closed = True
+                self._lease.close()
 
 
 class SessionSet:
@@ -95,11 +116,12 @@ class SessionSet:
         self._clock = clock
         self._lock = Lock()
         self._sessions: dict[str, EmbeddedSession] = {}
-        self._changed = Event()
+        self.wake = Event()  # set when there is another session to renew, or no more to do
 
     def add(self, session: EmbeddedSession) -> None:
         with self._lock:
             self._sessions[session.id] = session
+        self.wake.set()
 
     def remove(self, session: EmbeddedSession) -> None:
         with self._lock:
@@ -111,9 +133,15 @@ class SessionSet:
 
     def keep_renewed(self, stop: Event) -> None:
         """Runs until `stop` is set."""
-        while not self._clock.wait(stop, self._interval_s()):
+        try:
+            while not stop.is_set():
+                self._clock.wait(self.wake, self._interval_s())
+                self.wake.clear()
+                for session in self.all():
+                    session.renew()
+        finally:
             for session in self.all():
-                session.renew()
+                session.lose()
 
     def _interval_s(self) -> float:
         return min([session.lease_s for session in self.all()], default=LEASE_S) / RENEWALS_PER_LEASE

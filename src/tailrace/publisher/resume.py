@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.errors import LogDiverged, LogTruncated, LogUnreadable
+from tailrace.errors import LogBehind, LogDiverged, LogTruncated
 from tailrace.sources.interface import Source
 from tailrace.updates.position import START, Checkpoint, Marker, Position
 
@@ -62,20 +62,18 @@ def _resume_one(source: Source, marker: Marker, shards: tuple[int, ...]) -> tupl
 
     A log of the same era that ends before the marker is not a fork: its datastore is behind, and is waited for.
     """
-    bounds = source.bounds()
     reason = ""
     for checkpoint in (marker.checkpoint, *marker.earlier):
         here = in_era(checkpoint.position, source.era)
-        if checkpoint.witness is None and checkpoint.position > START and checkpoint.position.era != source.era:
-            reason = reason or "the log was started anew"
-            continue
-        if here > bounds.through and checkpoint.position.era == source.era:
-            raise LogUnreadable(path=source.line, reason=f"it ends at {bounds.through}, before the marker {here}")
-        if here > bounds.through:
-            reason = reason or f"the log ends at {bounds.through}, before {marker.position}"
+        if checkpoint.witness is None and here != checkpoint.position:
+            reason = reason or f"the log was started anew since {marker.position}"
             continue
         try:
             source.locate(Marker(Checkpoint(here, checkpoint.witness)))
+        except LogBehind as error:
+            if here == checkpoint.position:
+                raise
+            reason = reason or str(error)
         except LogDiverged as error:
             reason = reason or str(error)
         except LogTruncated as error:

@@ -39,6 +39,10 @@ class Transaction:
     def execute_many(self, statement: str, rows: Sequence[Parameters]) -> None:
         self._connection.executemany(statement, rows)
 
+    def change_count(self) -> int:
+        """How many rows this connection has changed so far."""
+        return self._connection.total_changes
+
     def read(self, statement: str, parameters: Parameters = ()) -> list[Row]:
         return self._connection.execute(statement, parameters).fetchall()
 

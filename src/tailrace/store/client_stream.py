@@ -1,7 +1,8 @@
 """The client's side of one write stream: sends, and hands each answer to the future that waits for it.
 
-No thread is needed for sending: the first caller to come sends, and whoever comes meanwhile leaves its writes with it,
-so that whatever gathered while one message was being sent is the next message. A reader thread takes the answers.
+No thread is needed for sending: a caller sends itself, unless `MAX_MESSAGES_UNANSWERED` are on their way. Writes that
+come then gather, and the reader thread, which takes the answers, sends them as one message once there is room. So the
+messages grow with the load: a message costs both sides as much as ten writes in it.
 
 A stream breaks once, for good. All writes that were not answered by then fail, as nobody knows whether they were made.
 """
@@ -23,6 +24,7 @@ from tailrace.updates.position import Position
 from tailrace.wire.client import StreamWriter
 from tailrace.wire.messages import encode
 from tailrace.wire.store_messages import (
+    OPERATIONS_SCHEMA,
     Answer,
     Answers,
     Durability,
@@ -33,6 +35,7 @@ from tailrace.wire.store_messages import (
     decode_write_down,
 )
 
+MAX_MESSAGES_UNANSWERED: Final = 2  # of small writes; record batches are large enough
 MAX_WRITES_PER_MESSAGE: Final = 1_000
 MAX_BYTES_PER_MESSAGE: Final = 1 << 20
 _SAYS_WHY: Final = (CredentialRefused, NotFound, VersionTooNew)  # the stream was refused: no write on it was made
@@ -60,6 +63,16 @@ class Outgoing:
         self.size_bytes = size_bytes
 
 
+class Message:
+    """One message on its way; `left` of its writes are unanswered."""
+
+    __slots__ = ("left", "outgoing")
+
+    def __init__(self, outgoing: Sequence[Outgoing]) -> None:
+        self.outgoing = outgoing
+        self.left = sum(len(entry.futures) for entry in outgoing)
+
+
 class ClientStream:
     """One open write stream. `answered` is told how many writes and bytes were answered or failed, at once."""
 
@@ -68,7 +81,8 @@ class ClientStream:
         self._address = address
         self._answered = answered
         self._gathered: deque[Outgoing] = deque()
-        self._waiting: dict[int, tuple[Waiting, int]] = {}  # by number; the bytes that its answer frees
+        self._waiting: dict[int, tuple[Waiting, int, Message]] = {}  # by number, with the bytes that its answer frees
+        self._messages = 0  # unanswered
         self._next_number = 0
         self._lock = Lock()  # guards all that stands above and below it
         self._sent = Condition(self._lock)
@@ -103,19 +117,21 @@ class ClientStream:
         while True:
             with self._lock:
                 message = self._taken()
-                if not message:
+                if message is None:
                     self._sending = False
                     self._sent.notify_all()
                     break
                 first = self._number(message)
             try:
-                self._transmit(message, first)
+                self._transmit(message.outgoing, first)
             except TailraceError as error:
                 self.break_off(error)
         self._half_close()
 
-    def _taken(self) -> list[Outgoing]:
+    def _taken(self) -> Message | None:
         """What goes into the next message: one record batch alone, or small writes of equal durability."""
+        if not self._gathered or (self._messages >= MAX_MESSAGES_UNANSWERED and self._gathered[0].batch is None):
+            return None
         message: list[Outgoing] = []
         writes = size = 0
         while self._gathered:
@@ -131,27 +147,28 @@ class ClientStream:
             message.append(self._gathered.popleft())
             writes += len(following.writes)
             size += following.size_bytes
-        return message
+        return Message(message)
 
-    def _number(self, message: list[Outgoing]) -> int:
+    def _number(self, message: Message) -> int:
+        self._messages += 1
         first = self._next_number
-        for outgoing in message:
+        for outgoing in message.outgoing:
             share = outgoing.size_bytes // len(outgoing.futures)
             freed = outgoing.size_bytes - share * (len(outgoing.futures) - 1)
             for future in outgoing.futures:
-                self._waiting[self._next_number] = (future, freed)
+                self._waiting[self._next_number] = (future, freed, message)
                 self._next_number += 1
                 freed = share
         return first
 
-    def _transmit(self, message: list[Outgoing], first: int) -> None:
+    def _transmit(self, message: Sequence[Outgoing], first: int) -> None:
         batch, durability = message[0].batch, message[0].durability
         if batch is None:
             writes = [list(write) for outgoing in message for write in outgoing.writes]
             self._stream.write_metadata(encode(Writes(first, writes, durability)))
             return
         numbers = pc.add(batch.column("write"), pa.scalar(first, pa.int64()))
-        renumbered = batch.set_column(batch.schema.get_field_index("write"), "write", numbers)
+        renumbered = pa.RecordBatch.from_arrays([numbers, *batch.columns[1:]], schema=OPERATIONS_SCHEMA)
         self._stream.write(renumbered, encode(WriteTable(durability)))
 
     # ---- answers ---------------------------------------------------------------------------------------------------
@@ -171,13 +188,26 @@ class ClientStream:
             self.break_off(error)
 
     def _take(self, message: Answers) -> None:
-        with self._lock:  # a number that is missing failed here already, as the stream was given up
-            found = [(answer, self._waiting.pop(answer.write, None)) for answer in message.answers]
-        settled = [(answer, *waiting) for answer, waiting in found if waiting is not None]
-        for answer, future, _ in settled:
+        settled: list[tuple[Waiting, Answer]] = []
+        freed = 0
+        with self._lock:
+            for answer in message.answers:
+                waiting = self._waiting.pop(answer.write, None)
+                if waiting is None:
+                    continue  # it failed here already, as the stream was given up
+                future, size, sent = waiting
+                settled.append((future, answer))
+                freed += size
+                sent.left -= 1
+                self._messages -= sent.left == 0
+            sends = bool(self._gathered) and not self._sending
+            self._sending = self._sending or sends
+        if sends:
+            self._send_all()
+        for future, answer in settled:
             _settle(future, answer, message.era)
         if settled:
-            self._answered(len(settled), sum(size for _, _, size in settled))
+            self._answered(len(settled), freed)
 
     def _close(self) -> None:
         """Raises the error with which the server ended the stream, if there was one."""
@@ -197,7 +227,7 @@ class ClientStream:
     def _half_close(self) -> None:
         """Tells the server that nothing more comes, once that is so."""
         with self._lock:
-            if not self._ending or self._sending or self._half_closed or self._ended is not None:
+            if not self._ending or self._sending or self._gathered or self._half_closed or self._ended is not None:
                 return
             self._half_closed = True
         try:
@@ -219,7 +249,8 @@ class ClientStream:
             unsent, self._gathered = list(self._gathered), deque()
             waiting, self._waiting = list(self._waiting.values()), {}
         if waiting:
-            self._fail([future for future, _ in waiting], sum(size for _, size in waiting), _of_unknown_outcome(error))
+            size = sum(size for _, size, _ in waiting)
+            self._fail([future for future, _, _ in waiting], size, _of_unknown_outcome(error))
         for outgoing in unsent:
             self._fail(outgoing.futures, outgoing.size_bytes, error)
 

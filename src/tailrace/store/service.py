@@ -99,7 +99,7 @@ class StoreService(Service):
         if not isinstance(asked, DescribeStore):
             raise ProtocolMismatch(reason=f"DescribeStore carries a {type(asked).__name__}")
         require_version(asked.version)
-        store = self._store(caller, "read" if caller.allows("read", asked.dataset) else "write", asked.dataset)
+        store = self._store(caller, "read" if caller.may("read", asked.dataset) else "write", asked.dataset)
         failure = store.failure()
         return encode(
             StoreDescription(

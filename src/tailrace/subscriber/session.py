@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
 
 import pyarrow as pa
 
-from tailrace.errors import AcknowledgementRefused, Disconnected, Fenced, MarkersNotSaved, ProtocolMismatch
+from tailrace.errors import AcknowledgementRefused, Disconnected, MarkersNotSaved, ProtocolMismatch, TailraceError
 from tailrace.runtime.clock import Clock
 from tailrace.subscriber.application import Application, Token
 from tailrace.subscriber.delivery import DeadUpdate, Delivery
 from tailrace.subscriber.lease import Lease
+from tailrace.subscriber.ledger import Ledger
 from tailrace.subscriber.pulse import Pulse
 from tailrace.subscriber.seen import Seen
 from tailrace.updates.batch import UpdateBatch
@@ -32,20 +35,13 @@ from tailrace.wire.client import Connection, StreamReader
 logger: Final = logging.getLogger(__name__)
 
 ACKNOWLEDGE_TIMEOUT_S: Final = 30.0  # it waits for an fsync at the publisher
+FAREWELL_TIMEOUT_S: Final = 3.0
 
 
-class Progress(Protocol):
-    """What outlives a session; kept by the subscription."""
+class SubscriptionEnded(TailraceError):
+    """The publisher ended the subscription for good."""
 
-    def opened(self, session: Session, opened: messages.Opened) -> None: ...
-
-    def delivered(self, line: str, updates: int, through: Position) -> None: ...
-
-    def delivered_before(self, line: str, position: Position) -> bool: ...
-
-    def revoked(self, shards: list[int]) -> None: ...
-
-    def deferred(self) -> None: ...
+    template = "the publisher ended the subscription: {reason}"
 
 
 class Session:
@@ -59,20 +55,22 @@ class Session:
         lease: Lease,
         clock: Clock,
         application: Application,
-        progress: Progress,
-        delivery: Callable[[Lease], Delivery],
+        ledger: Ledger,
+        delivery: Delivery,
     ) -> None:
         self._control = control
         self._reader = reader
         self._clock = clock
         self._application = application
-        self._progress = progress
-        self._delivery = delivery(lease)
+        self._ledger = ledger
+        self._delivery = delivery
         self._seen = Seen()
         self._opened: messages.Opened | None = None
         self._pulse = Pulse(lease, clock, self._alive, reader.cancel)
         self.lease = lease
         self.through: Position | None = None
+        self.settled = False  # something came after `Opened`: this publisher is of use
+        self._repeats_until: Position | None = None  # what came in an earlier session comes again up to here
         self._handlers: dict[type, Callable[[Any, pa.RecordBatch], None]] = {
             messages.Updates: self._on_updates,
             messages.Heartbeat: self._on_heartbeat,
@@ -88,6 +86,11 @@ class Session:
     def name(self) -> str:
         """As the publisher calls it; empty until `Opened`."""
         return self._opened.session if self._opened else ""
+
+    def end(self, reason: BaseException) -> None:
+        """From any thread: calls the application no more, and makes `run` raise `reason`."""
+        self.lease.end(reason)
+        self._reader.cancel()
 
     def run(self) -> None:
         """Until the session ends; always raises why."""
@@ -113,8 +116,8 @@ class Session:
                 raise Disconnected(address=self._control.address, reason="the stream ended without a goodbye") from None
             finally:
                 pulse.waiting_since = None
-            message = messages.decode_down(metadata)
             self.lease.check()
+            message = messages.decode_down(metadata)
             handlers[type(message)](message, batch)
 
     def _require_schema(self) -> None:
@@ -127,34 +130,46 @@ class Session:
     # ---- what comes down --------------------------------------------------------------------------------------------
 
     def _on_opened(self, message: messages.Opened, _: pa.RecordBatch) -> None:
+        before = self._ledger.progress
+        change = self._ledger.opened(message)
         self._opened = message
         self.lease.opened(message.lease_s)
         self._pulse.opened()
-        self._progress.opened(self, message)
         if not message.standby:
             self.through = message.after
+            self._repeats_until = before if self._ledger.progress == before else None
+        self._revoke(change.gone)
+        for shard in change.gained:
+            self._delivery.call(partial(self._application.on_shard_notice, shard), f"the notice of shard {shard}")
 
     def _on_updates(self, message: messages.Updates, batch: pa.RecordBatch) -> None:
         opened = self._receiving()
         data = self._seen.fresh(batch)
         if data.num_rows:
             updates = UpdateBatch(data, message.line, opened.epoch, message.through)
-            if self._progress.delivered_before(message.line, message.through):
-                updates = UpdateBatch(data, message.line, opened.epoch, message.through, redelivered=True)
+            if self._repeats_until is not None:
+                updates = self._marked_if_repeated(updates, self._repeats_until)
             dead = self._delivery.deliver(updates)
             if dead:
                 self._bury(dead)
-        self._processed(message.line, data.num_rows, message.through)
+        self._processed(data.num_rows, message.through)
+
+    def _marked_if_repeated(self, updates: UpdateBatch, until: Position) -> UpdateBatch:
+        if updates.first <= until:
+            return replace(updates, redelivered=True)
+        self._repeats_until = None
+        return updates
 
     def _on_heartbeat(self, message: messages.Heartbeat, _: pa.RecordBatch) -> None:
+        self.settled = True
         if self._opened is not None and not self._opened.standby:
-            self._processed(message.line, 0, message.through)
+            self._processed(0, message.through)
 
     def _on_token(self, message: messages.Token, _: pa.RecordBatch) -> None:
         token = self._token(message)
         answer = self._delivery.call(lambda: self._application.on_token(token), f"token {token.number}")
         if answer is False:
-            self._progress.deferred()
+            self._ledger.deferring = True
         else:
             self._acknowledge(message.token)
 
@@ -162,17 +177,20 @@ class Session:
         self._receiving()
         logger.warning("updates in (%s, %s] are lost: %s", message.after, message.until, message.reason)
         for shard in message.shards:
-            self._delivery.call(
-                lambda shard=shard: self._application.on_data_loss(shard, message.after, message.until, message.reason),
-                f"the loss notice for shard {shard}",
-            )
+            notice = partial(self._application.on_data_loss, shard, message.after, message.until, message.reason)
+            self._delivery.call(notice, f"the loss notice of shard {shard}")
         self._acknowledge(message.token)
 
     def _on_revoked(self, message: messages.Revoked, _: pa.RecordBatch) -> None:
         self._receiving()
-        self._progress.revoked(message.shards)
+        self._ledger.revoked(message.shards)
         self._seen.forget(message.shards)
+        self._revoke(message.shards)
         self._acknowledge(message.token)
+
+    def _revoke(self, shards: list[int]) -> None:
+        for shard in shards:
+            self._delivery.call(partial(self._application.on_shard_revoked, shard), f"the revocation of shard {shard}")
 
     def _on_redelivery(self, message: messages.Redelivery, batch: pa.RecordBatch) -> None:
         opened = self._receiving()
@@ -192,7 +210,7 @@ class Session:
     def _on_goodbye(self, message: messages.Goodbye, _: pa.RecordBatch) -> None:
         if message.retry:
             raise Disconnected(address=self._control.address, reason=f"the publisher said goodbye: {message.reason}")
-        raise Fenced(what="this subscription", reason=message.reason)
+        raise SubscriptionEnded(reason=message.reason)
 
     # ---- what goes up -----------------------------------------------------------------------------------------------
 
@@ -210,9 +228,15 @@ class Session:
             )
         self._send_acknowledgement(0, Checkpoint(position, None))
 
-    def leave(self) -> None:
-        if self._opened is not None:
-            self._control.call(messages.Leave(self._opened.session), messages.decode_reply)
+    def farewell(self, *, acknowledge: bool) -> None:
+        """After `run`: acknowledges what was processed, so that it need not come again, and gives the flows up."""
+        opened = self._opened
+        if opened is None:
+            return
+        if acknowledge and not opened.standby and self.through is not None and self.through > opened.after:
+            place = Checkpoint(self.through, None)
+            self._send(messages.Acknowledge(opened.session, opened.epoch, 0, place), FAREWELL_TIMEOUT_S)
+        self._send(messages.Leave(opened.session), FAREWELL_TIMEOUT_S)
 
     def _acknowledge(self, token: int) -> None:
         try:
@@ -233,10 +257,10 @@ class Session:
             rows = pa.concat_batches([each.data for each in letters])
             self._send(messages.BuryDead(opened.session, as_stream(rows), [each.error for each in letters], attempts))
 
-    def _send(self, message: messages.Message) -> None:
+    def _send(self, message: messages.Message, timeout_s: float = ACKNOWLEDGE_TIMEOUT_S) -> None:
         """What the publisher makes durable before it answers; its answer is a sign of life as well."""
         sent_at = self._clock.monotonic()
-        self._control.call(message, messages.decode_reply, ACKNOWLEDGE_TIMEOUT_S)
+        self._control.call(message, messages.decode_reply, timeout_s)
         self.lease.renew(sent_at)
 
     def _alive(self, progress: Position | None, timeout_s: float) -> None:
@@ -249,9 +273,10 @@ class Session:
             raise ProtocolMismatch(reason="updates came on a stream that was not opened for them")
         return self._opened
 
-    def _processed(self, line: str, updates: int, through: Position) -> None:
+    def _processed(self, updates: int, through: Position) -> None:
+        self.settled = True
         self.through = through
-        self._progress.delivered(line, updates, through)
+        self._ledger.delivered(updates, through)
         self._pulse.moved(through)
 
     def _token(self, message: messages.Token) -> Token:

@@ -9,20 +9,13 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
-import secrets
-import socket
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Final, Literal
+from typing import Final
 
 from tailrace.errors import (
     AcknowledgementRefused,
-    ApplicationFailed,
-    ConfigInvalid,
-    Disconnected,
     Fenced,
     Kind,
     RemoteFailed,
@@ -32,90 +25,33 @@ from tailrace.errors import (
 from tailrace.runtime.backoff import Backoff, Retry
 from tailrace.runtime.clock import SYSTEM_CLOCK, Clock
 from tailrace.subscriber.application import Application, Token, require_callback
-from tailrace.subscriber.delivery import Delivery, shown
+from tailrace.subscriber.delivery import Delivery
 from tailrace.subscriber.lease import Lease
-from tailrace.subscriber.policy import ErrorPolicy
+from tailrace.subscriber.ledger import Ledger, SubscriptionStatus
+from tailrace.subscriber.policy import ErrorPolicy, PolicyName
 from tailrace.subscriber.session import Session
+from tailrace.subscriber.wanted import Wanted, wanted
+from tailrace.updates.filters import Filter
 from tailrace.updates.position import LinePosition, Position
-from tailrace.wire import messages
 from tailrace.wire.addresses import Endpoint
 from tailrace.wire.client import Connection
+from tailrace.wire.messages import PROTOCOL_VERSION, Hello, HelloReply, Mode, decode_reply
 from tailrace.wire.tls import TLS
 
 logger: Final = logging.getLogger(__name__)
 
 RECONNECT: Final = Backoff(first_s=0.05, limit_s=5.0)
-CLOSE_TIMEOUT_S: Final = 10.0
 HELLO_TIMEOUT_S: Final = 5.0
-
-State = Literal["connecting", "standby", "live", "closed", "failed"]
+CLOSE_TIMEOUT_S: Final = 10.0
+PATIENT_CLOSE_S: Final = 1.0  # for a connection that is just being opened, before its sockets are closed
 
 
 class Closing(Exception):
     """The user closes the subscription: nothing more is to be delivered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is subscribed to, and how."""
-
-    endpoint: Endpoint
-    application: str
-    subscriber: str
-    filter: str | None = None
-    mode: messages.Mode = "reliable"
-    start: str = "latest"
-    credential: str | None = None
-    tls: TLS | None = None
-
-    def ticket(self) -> messages.Subscribe:
-        return messages.Subscribe(
-            dataset=self.endpoint.dataset,
-            application=self.application,
-            subscriber=self.subscriber,
-            filter=self.filter,
-            mode=self.mode,
-            start=self.start,
-        )
-
-    def connect(self, endpoint: Endpoint) -> Connection:
-        return Connection(endpoint, self.credential, self.tls)
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionStatus:
-    """A subscription at one moment. `updates` counts repeats after a reconnect as well."""
-
-    state: State
-    address: str
-    session: str
-    epoch: int
-    shards: tuple[int, ...]
-    line: str
-    progress: Position | None
-    updates: int
-    sessions: int
-    last_error: str
-
-
-@dataclass(slots=True)
-class _Facts:
-    """What `status` shows; written by the subscription's thread alone."""
-
-    state: State = "connecting"
-    address: str = ""
-    session: str = ""
-    epoch: int = 0
-    shards: set[int] = field(default_factory=set)
-    line: str = ""
-    progress: Position | None = None
-    updates: int = 0
-    sessions: int = 0
-    last_error: str = ""
-
-
 class Subscription:
-    """Runs from construction until `close`; made by `tailrace.subscribe`."""
+    """Runs from construction until `close`; `tailrace.subscribe` makes one."""
 
     def __init__(
         self,
@@ -135,13 +71,13 @@ class Subscription:
         self._random = random or Random()
         self._retry = Retry(reconnect, self._random)
         self._endpoints = [wanted.endpoint]
-        self._facts = _Facts()
+        self._at = 0
+        self._ledger = Ledger(clock)
         self._session: Session | None = None
-        self._opening: Connection | None = None
+        self._connecting: Connection | None = None
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._ended = threading.Event()
-        self._deferring = False
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"tailrace-{wanted.application}", daemon=True)
         atexit.register(self.close)
@@ -156,19 +92,7 @@ class Subscription:
 
     @property
     def status(self) -> SubscriptionStatus:
-        facts = self._facts
-        return SubscriptionStatus(
-            state=facts.state,
-            address=facts.address,
-            session=facts.session,
-            epoch=facts.epoch,
-            shards=tuple(sorted(facts.shards.copy())),
-            line=facts.line,
-            progress=facts.progress,
-            updates=facts.updates,
-            sessions=facts.sessions,
-            last_error=facts.last_error,
-        )
+        return self._ledger.status()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Until the subscription has ended; raises why if it failed, returns False if `timeout_s` passed first."""
@@ -180,27 +104,29 @@ class Subscription:
 
     def acknowledge(self, token: Token) -> None:
         """Acknowledges a token that `on_token` deferred. Returns once the markers are safe on the publisher's disk."""
-        self._current().acknowledge(token)
+        self._current(f"token {token.number}").acknowledge(token)
 
     def acknowledge_through(self, position: Position) -> None:
         """Acknowledges everything up to a position of the application's own choice, without a token."""
-        self._current().acknowledge_through(position)
+        self._current(f"position {position}").acknowledge_through(position)
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Lets a running callback finish, acknowledges what was processed, and leaves. Does not raise `failed`."""
         self._closing.set()
         with self._lock:
-            session, opening = self._session, self._opening
+            session = self._session
         if session is not None:
-            session.lease.end(Closing())
-            session.cancel()
-        elif opening is not None:
-            opening.abort()
-        atexit.unregister(self.close)
-        if threading.current_thread() is not self._thread:
-            self._thread.join(timeout_s)
-            if self._thread.is_alive():
-                logger.warning("the application %s did not return within %g s", self._wanted.application, timeout_s)
+            session.end(Closing())
+        if threading.current_thread() is self._thread:
+            return
+        self._thread.join(min(timeout_s, PATIENT_CLOSE_S))
+        with self._lock:
+            connecting = self._connecting
+        if self._thread.is_alive() and connecting is not None:
+            connecting.abort()
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            logger.warning("application %s did not return within %g s", self._wanted.application, timeout_s)
 
     def __enter__(self) -> Subscription:
         return self
@@ -208,10 +134,10 @@ class Subscription:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _current(self) -> Session:
+    def _current(self, what: str) -> Session:
         session = self._session
         if session is None:
-            raise AcknowledgementRefused(token="the token", reason="there is no connection to a publisher now")
+            raise AcknowledgementRefused(token=what, reason="there is no connection to a publisher now")
         return session
 
     # ---- sessions, one after another --------------------------------------------------------------------------------
@@ -219,112 +145,152 @@ class Subscription:
     def _run(self) -> None:
         try:
             while not self._closing.is_set():
-                self._facts.state = "connecting"
+                self._ledger.state = "connecting"
                 try:
-                    self._one_session(self._endpoints[self._retry.attempts % len(self._endpoints)])
+                    self._one_session(self._endpoints[self._at])
                 except TailraceError as error:
                     self._come_back_or_raise(error)
+            self._ledger.state = "closed"
         except Closing:
-            self._facts.state = "closed"
+            self._ledger.state = "closed"
         except BaseException as error:
             self._fail(error)
-        else:
-            self._facts.state = "closed"
         finally:
+            atexit.unregister(self.close)
             self._ended.set()
 
     def _fail(self, error: BaseException) -> None:
         self._failed = error
-        self._facts.last_error = str(error)
-        self._facts.state = "failed"
-        if not isinstance(error, TailraceError):
-            logger.error("subscription of %s failed", self._wanted.application, exc_info=error)
+        self._ledger.last_error = str(error)
+        self._ledger.state = "failed"
+        logger.error("the subscription of %s ends: %s", self._wanted.application, error, exc_info=_unforeseen(error))
 
     def _come_back_or_raise(self, error: TailraceError) -> None:
         if self._closing.is_set():
             raise Closing from error
         if not comes_back(error):
             raise error
-        self._facts.last_error = str(error)
+        self._ledger.last_error = str(error)
         pause_s = self._retry.failed()
-        logger.info("%s comes back in %.2f s: %s", self._wanted.application, pause_s, error)
+        logger.info("application %s comes back in %.2f s: %s", self._wanted.application, pause_s, error)
         self._clock.wait(self._closing, pause_s)
 
     def _one_session(self, endpoint: Endpoint) -> None:
+        """Always raises why it ended. The next attempt goes to another publisher unless this one was of use."""
+        here, self._at = self._at, (self._at + 1) % len(self._endpoints)
         with self._wanted.connect(endpoint) as control, self._wanted.connect(endpoint) as data:
             self._learn_peers(endpoint, control)
             lease = Lease(self._clock, self._clock.monotonic())
-            self._opened_by(data)
-            with data.get(self._wanted.ticket()) as reader:
-                session = Session(
-                    control=control,
-                    reader=reader,
-                    lease=lease,
-                    clock=self._clock,
-                    application=self._application,
-                    progress=self,
-                    delivery=self._delivery,
-                )
-                self._began(session, endpoint)
-                try:
-                    session.run()
-                finally:
-                    self._left(session)
+            self._is_connecting(data)
+            try:
+                reader = data.get(self._wanted.ticket())
+            finally:
+                self._is_connecting(None)
+            session = Session(
+                control=control,
+                reader=reader,
+                lease=lease,
+                clock=self._clock,
+                application=self._application,
+                ledger=self._ledger,
+                delivery=self._delivery(lease),
+            )
+            with reader:
+                self._ledger.address = endpoint.address
+                self._run_session(session, here)
+
+    def _run_session(self, session: Session, here: int) -> None:
+        with self._lock:
+            self._session = session
+        if self._closing.is_set():
+            session.end(Closing())
+        ending: BaseException | None = None
+        try:
+            session.run()
+        except BaseException as error:
+            ending = error
+            raise
+        finally:
+            with self._lock:
+                self._session = None
+            if session.settled:
+                self._at = here
+                self._retry.succeeded()
+            if not (isinstance(ending, TailraceError) and comes_back(ending)):
+                self._farewell(session)
+
+    def _farewell(self, session: Session) -> None:
+        """One that fails costs some repeats and a lease's wait, no more."""
+        try:
+            session.farewell(acknowledge=self._wanted.mode == "reliable" and not self._ledger.deferring)
+        except TailraceError as error:
+            logger.info("application %s left without a farewell: %s", self._wanted.application, error)
 
     def _learn_peers(self, endpoint: Endpoint, control: Connection) -> None:
         """All publishers of the dataset, the user's own address always among them."""
-        reply = control.call(messages.Hello(), messages.decode_reply, HELLO_TIMEOUT_S)
-        if not isinstance(reply, messages.HelloReply):
+        reply = control.call(Hello(), decode_reply, HELLO_TIMEOUT_S)
+        if not isinstance(reply, HelloReply):
             raise RemoteFailed(reason=f"{endpoint.address} answered Hello with {type(reply).__name__}")
-        if reply.oldest_version > messages.PROTOCOL_VERSION:
+        if reply.oldest_version > PROTOCOL_VERSION:
             raise VersionTooNew(
-                what=f"the protocol of {endpoint.address}",
-                found=reply.oldest_version,
-                known=messages.PROTOCOL_VERSION,
+                what=f"the protocol of {endpoint.address}", found=reply.oldest_version, known=PROTOCOL_VERSION
             )
         known = {each.address for each in self._endpoints}
-        for peer in reply.peers:
-            if peer not in known:
-                self._endpoints.append(self._wanted.endpoint.at(peer))
+        self._endpoints += [self._wanted.endpoint.at(peer) for peer in reply.peers if peer not in known]
 
-    def _opened_by(self, data: Connection) -> None:
+    def _is_connecting(self, data: Connection | None) -> None:
         with self._lock:
-            self._opening = data
+            self._connecting = data
         if self._closing.is_set():
             raise Closing
-
-    def _began(self, session: Session, endpoint: Endpoint) -> None:
-        with self._lock:
-            self._session, self._opening = session, None
-        self._deferring = False
-        self._facts.address = endpoint.address
-        if self._closing.is_set():
-            session.lease.end(Closing())
-            raise Closing
-
-    def _left(self, session: Session) -> None:
-        """Says farewell where that still means something; a farewell that fails costs some repeats, no more."""
-        with self._lock:
-            self._session = None
-        if not self._closing.is_set() and not self._ending_for_good():
-            return
-        try:
-            session.farewell(acknowledge=not self._deferring and self._wanted.mode == "reliable")
-        except TailraceError as error:
-            logger.info("%s left without farewell: %s", self._wanted.application, error)
-
-    def _ending_for_good(self) -> bool:
-        import sys
-
-        error = sys.exc_info()[1]
-        return not (isinstance(error, TailraceError) and comes_back(error))
 
     def _delivery(self, lease: Lease) -> Delivery:
-        name = self._wanted.application
-
         def pause(attempts: int) -> None:
-            delay_s = self._policy.backoff.delay_s(attempts - 1, self._random)
-            self._clock.wait(self._closing, delay_s)
+            self._clock.wait(self._closing, self._policy.backoff.delay_s(attempts - 1, self._random))
             lease.check()
 
-        return Delivery(self._application, name, self._policy, lease, self._clock, pause)
+        return Delivery(self._application, self._wanted.application, self._policy, lease, self._clock, pause)
+
+
+def subscribe(
+    url: str,
+    application_object: Application,
+    *,
+    application: str,
+    filter: str | Filter | None = None,
+    mode: Mode = "reliable",
+    start: str | LinePosition = "latest",
+    credential: str | None = None,
+    credential_file: str | Path | None = None,
+    tls: TLS | None = None,
+    error_policy: PolicyName | ErrorPolicy = "stop",
+    subscriber: str | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+    reconnect: Backoff = RECONNECT,
+) -> Subscription:
+    """Hands the updates of `tailrace://host:port/dataset` to `application_object`, in a thread of its own.
+
+    `application` names the consumer whose place in the log is kept; `start` is where a new one begins ('earliest',
+    'latest' or a line@position). What is wrong with the arguments is raised here, everything later by `wait`.
+    """
+    asked = wanted(
+        url,
+        application=application,
+        filter=filter,
+        mode=mode,
+        start=start,
+        credential=credential,
+        credential_file=credential_file,
+        tls=tls,
+        subscriber=subscriber,
+    )
+    return Subscription(asked, application_object, ErrorPolicy.named(error_policy), clock=clock, reconnect=reconnect)
+
+
+def comes_back(error: TailraceError) -> bool:
+    """Whether another session may do better. A session that is over is not the end of its subscription."""
+    return error.kind is Kind.RETRY or isinstance(error, Fenced | AcknowledgementRefused)
+
+
+def _unforeseen(error: BaseException) -> BaseException | None:
+    return None if isinstance(error, TailraceError) else error

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tailrace.errors import LogDiverged, LogTruncated, TailraceError
+from tailrace.errors import LogBehind, LogDiverged, LogTruncated, TailraceError
 from tailrace.sources.interface import Address, Bounds, LogBatch
 from tailrace.updates.position import START, Checkpoint, Marker, Position, Witness
 from tailrace.updates.schema import UPDATE_SCHEMA
@@ -81,6 +81,8 @@ class MemorySource:
         position, witness = marker.checkpoint
         if position < self._oldest:
             raise LogTruncated(line=self.line, after=str(position), oldest=str(self._oldest))
+        if position.sequence > self._head:
+            raise LogBehind(line=self.line, marker=str(position), head=str(self.bounds().through))
         if witness is not None and witness.checksum != self.history:
             raise LogDiverged(line=self.line, marker=str(position), reason="another checksum stands there")
         return Address("memory", position.sequence)

@@ -5,6 +5,7 @@ No dictionary columns and no unsigned integers: Spark refuses both. Columns are 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa

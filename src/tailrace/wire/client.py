@@ -10,6 +10,7 @@ backoff), it gives up an attempt to connect after `CONNECT_S`, messages may have
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast
@@ -19,6 +20,7 @@ import pyarrow.flight as flight
 
 from tailrace.errors import ConfigInvalid, ProtocolMismatch
 from tailrace.wire.addresses import Endpoint, is_loopback, parse_address
+from tailrace.wire.connections import drop_connections_to
 from tailrace.wire.credentials import AUTHORIZATION, bearer
 from tailrace.wire.failures import from_flight, translated
 from tailrace.wire.messages import Message, encode
@@ -149,6 +151,7 @@ class Connection:
                 reason=f"it would go to {endpoint.address} in the clear; use {endpoint.scheme}+tls:// or give tls=",
             )
         self.address = endpoint.address
+        self._port = endpoint.port
         self._headers = [] if credential is None else [(AUTHORIZATION.encode(), bearer(credential).encode())]
         self._timeout_s = timeout_s
         self._call_options = self._options(timeout_s)
@@ -172,8 +175,17 @@ class Connection:
     def get(self, ticket: Message | bytes, timeout_s: float | None = None) -> StreamReader:
         """Opens the stream that `ticket` asks for; `timeout_s` bounds the whole of it, if given."""
         body = ticket if isinstance(ticket, bytes) else encode(ticket)
-        with translated(self.address):
-            reader = self._client.do_get(flight.Ticket(body), self._options(timeout_s))
+        # Flight waits for the stream's schema in there, and a stream without a deadline would let it wait for ever.
+        watchdog = threading.Timer(self._timeout_s, self.abort) if timeout_s is None else None
+        if watchdog is not None:
+            watchdog.daemon = True
+            watchdog.start()
+        try:
+            with translated(self.address):
+                reader = self._client.do_get(flight.Ticket(body), self._options(timeout_s))
+        finally:
+            if watchdog is not None:
+                watchdog.cancel()
         return StreamReader(reader, self.address)
 
     def put(self, command: Message | bytes, schema: pa.Schema, timeout_s: float | None = None) -> StreamWriter:
@@ -186,6 +198,11 @@ class Connection:
     def flights(self) -> list[flight.FlightInfo]:
         with translated(self.address):
             return list(self._client.list_flights(None, self._call_options))
+
+    def abort(self) -> None:
+        """Breaks calls that hang and that nothing else ends. Other connections of this process to the same address
+        break as well, and connect again."""
+        drop_connections_to(self._port)
 
     def close(self) -> None:
         self._client.close()

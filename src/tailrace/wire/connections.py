@@ -1,7 +1,8 @@
-"""Closing a port's connections from inside the process, which gRPC itself offers no way to do.
+"""Closing connections from inside the process, which gRPC itself offers no way to do.
 
-A call that is blocked writing to a client that does not read ends only with its connection. On Linux the process sees
-its own sockets in /proc/self/fd; shutting one down makes gRPC notice as if the peer had gone.
+A call that is blocked writing to a client that does not read ends only with its connection, and so does one that waits
+for a server that says nothing. On Linux the process sees its own sockets in /proc/self/fd; shutting one down makes gRPC
+notice as if the peer had gone.
 """
 
 from __future__ import annotations
@@ -15,21 +16,32 @@ _OWN_FILES: Final = "/proc/self/fd"
 
 
 def drop_connections(port: int) -> int:
-    """Closes every established TCP connection whose local port is `port`; returns how many."""
+    """Closes every TCP connection that was accepted on `port`; returns how many."""
+    return _drop_all(port, local=True)
+
+
+def drop_connections_to(port: int) -> int:
+    """Closes every TCP connection of this process to any host's `port`; returns how many."""
+    return _drop_all(port, local=False)
+
+
+def _drop_all(port: int, *, local: bool) -> int:
     if not os.path.isdir(_OWN_FILES):
         return 0
-    return sum(_drop(int(name), port) for name in os.listdir(_OWN_FILES))
+    return sum(_drop(int(name), port, local) for name in os.listdir(_OWN_FILES))
 
 
-def _drop(descriptor: int, port: int) -> bool:
-    """False for whatever is no connection of that port, or was closed since it was listed."""
+def _drop(descriptor: int, port: int, local: bool) -> bool:
+    """False for whatever is no such connection, or was closed since it was listed."""
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             return False
         with socket.socket(fileno=os.dup(descriptor)) as connection:
-            if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.getsockname()[1] != port:
+            if connection.family not in (socket.AF_INET, socket.AF_INET6):
                 return False
-            connection.getpeername()  # raises on the listening socket, which stays
+            peer = connection.getpeername()  # raises on the listening socket, which stays
+            if (connection.getsockname() if local else peer)[1] != port:
+                return False
             connection.shutdown(socket.SHUT_RDWR)
             return True
     except OSError:

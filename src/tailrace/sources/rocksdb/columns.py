@@ -8,7 +8,8 @@ values, are slices of arrays made once.
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+import ctypes
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -116,8 +117,22 @@ def _fill_single(kind: int, value: int, size: int, pair: int, name_at: int, valu
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def fill(rows: Any, count: int, addresses: Any) -> None:
-    """Fills the buffers at `addresses` from the first `count` rows; their first offsets are set, bitmaps all ones."""
+def _begin_buffers(count: int, pairs: int, addresses: Any) -> None:
+    """The first offset of each column, and bitmaps that say that everything is there."""
+    store32(addresses[_A_KEY_OFFSETS], 0)
+    store32(addresses[_A_PAIR_OFFSETS], 0)
+    store32(addresses[_A_NAME_OFFSETS], 0)
+    store32(addresses[_A_VALUE_OFFSETS], 0)
+    for bitmap, bits in ((_A_TIME_VALID, count), (_A_NULLS, pairs), (_A_PAIRS_VALID, count)):
+        if addresses[bitmap]:
+            for byte in range((bits + 7) >> 3):
+                store8(addresses[bitmap] + byte, 255)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def fill(rows: Any, count: int, pairs_count: int, addresses: Any) -> None:
+    """Fills the buffers at `addresses` from the first `count` rows."""
+    _begin_buffers(count, pairs_count, addresses)
     key_at = np.int64(0)
     pair = np.int64(0)
     name_at = np.int64(0)
@@ -244,12 +259,7 @@ def build(
     count, pairs = int(sums[Sum.ROWS]), int(sums[Sum.PAIRS])
     addresses = np.zeros(_A_WORDS, dtype=np.int64)
     buffers = _layout(sums).allocate(addresses)
-    for offsets in (_A_KEY_OFFSETS, _A_PAIR_OFFSETS, _A_NAME_OFFSETS, _A_VALUE_OFFSETS):
-        np.frombuffer(cast(Any, buffers[offsets]), np.int32, 1)[0] = 0
-    for bitmap in (_A_TIME_VALID, _A_NULLS, _A_PAIRS_VALID):
-        if bitmap in buffers:
-            np.frombuffer(cast(Any, buffers[bitmap]), np.uint8)[:] = 255
-    fill(rows, count, addresses)
+    fill(rows, count, pairs, addresses)
 
     names = _array(pa.string(), pairs, [None, buffers[_A_NAME_OFFSETS], buffers[_A_NAMES]])
     nulls = int(sums[Sum.NULLS])
@@ -262,7 +272,7 @@ def build(
     table, operation = _words(rows, sums, tables)
     return pa.RecordBatch.from_arrays(
         [
-            _shards(buffers[_A_SHARD], sums, keys, shards),
+            _shards(buffers[_A_SHARD], addresses[_A_SHARD], sums, keys, shards),
             _constants.rows(era, pa.int32(), count),
             _array(pa.int64(), count, [None, buffers[_A_SEQUENCE]]),
             _constants.rows(0, pa.int32(), count),
@@ -285,11 +295,13 @@ def _times(buffers: dict[int, pa.Buffer], sums: npt.NDArray[np.int64]) -> pa.Arr
     return _array(kind, count, [buffers.get(_A_TIME_VALID), buffers[_A_TIME]], untimed)
 
 
-def _shards(buffer: pa.Buffer, sums: npt.NDArray[np.int64], keys: pa.Array[Any], shards: int) -> pa.Array[Any]:
+def _shards(
+    buffer: pa.Buffer, address: int, sums: npt.NDArray[np.int64], keys: pa.Array[Any], shards: int
+) -> pa.Array[Any]:
     """What the headers say; rows without one are sharded by their key."""
     count = int(sums[Sum.ROWS])
     if sums[Sum.UNSHARDED]:
-        told = np.frombuffer(cast(Any, buffer), np.int32, count)
+        told = np.frombuffer((ctypes.c_int32 * count).from_address(address), np.int32)
         untold = told < 0
         told[untold] = shards_of([keys], shards)[untold]
     return _array(pa.int32(), count, [None, buffer])

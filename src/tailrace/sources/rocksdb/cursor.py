@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from tailrace.errors import LogCorrupt, LogUnreadable
-from tailrace.sources.rocksdb.blocks import BLOCK_BYTES, HEADER_BYTES, Record, Special, State, Stop, scan
+from tailrace.sources.rocksdb.blocks import BLOCK_BYTES, Record, Special, State, Stop, scan
 from tailrace.sources.rocksdb.compression import decompressed
 from tailrace.sources.rocksdb.files import LogFile
 
@@ -96,22 +96,36 @@ class LogCursor:
     def status(self) -> os.stat_result:
         return os.fstat(self._descriptor)
 
+    @property
+    def joining(self) -> bool:
+        """Whether the last physical record that was read begins or continues one whose end has not come."""
+        return bool(self._state[State.JOINING])
+
     def payload(self, record: int) -> bytes:
         start, length = self.records[record, :2].tolist()
         return self._buffer[start : start + length].tobytes()
+
+    def head_of(self, record: int, size: int) -> bytes:
+        start = int(self.records[record, Record.START])
+        return self._buffer[start : start + size].tobytes()
 
     def read_at(self, offset: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, offset)
 
     def skip_to(self, offset: int) -> None:
         """Leaves out bytes that hold nothing, up to a later block."""
-        self._state[State.SCAN] = self._state[State.FILL] = 0
-        self._state[State.RECORDS] = 0
+        for word in (State.SCAN, State.FILL, State.RECORDS):
+            self._state[word] = 0
         self.taken = 0
         self._state[State.BASE] = offset
 
     def advance(self) -> int:
-        """Reads and scans more; returns how many bytes were read. Records that were not taken stay."""
+        """Reads and scans more; returns how many bytes were read. Records that were not taken stay.
+
+        Bytes that made no sense are read again, as the writer may have been about to overwrite them.
+        """
+        if self.stop not in (Stop.MORE, Stop.TABLE_FULL) or self.recycled:
+            self._state[State.FILL] = self._state[State.SCAN]
         self._compact()
         read = self._read()
         self.stop = Stop(scan(self.address, self._state, self.records))

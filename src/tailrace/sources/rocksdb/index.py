@@ -75,6 +75,12 @@ class PositionIndex:
                 return self._entries[at - 1]
         return None
 
+    @property
+    def latest(self) -> Entry | None:
+        """The furthest record that any reader took in this run."""
+        with self._lock:
+            return self._latest
+
     def forget(self, number: int) -> None:
         """Entries of this file turned out to be stale."""
         with self._lock:

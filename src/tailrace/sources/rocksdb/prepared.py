@@ -87,8 +87,10 @@ class PreparedTransactions:
     `search` finds a section that was prepared before the place where the reader began.
     """
 
-    def __init__(self, search: Callable[[bytes], Section | None]) -> None:
-        self._sections: dict[bytes, Section] = {}
+    def __init__(
+        self, search: Callable[[bytes], Section | None], sections: dict[bytes, Section] | None = None
+    ) -> None:
+        self._sections = {} if sections is None else sections
         self._search = search
 
     def rewritten(self, data: bytes) -> bytes:

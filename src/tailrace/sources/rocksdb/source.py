@@ -13,12 +13,13 @@ from pathlib import Path
 from threading import Event
 from typing import Final, Literal
 
-from tailrace.errors import LogBehind, LogDiverged, LogTruncated
+from tailrace.errors import LogBehind, LogDiverged
 from tailrace.sources.interface import Address, Bounds, Horizon, LogBatch
 from tailrace.sources.rocksdb.decoding import Decoder
 from tailrace.sources.rocksdb.files import identity
 from tailrace.sources.rocksdb.index import PositionIndex
 from tailrace.sources.rocksdb.log import Log
+from tailrace.sources.rocksdb.places import find, head
 from tailrace.sources.rocksdb.reader import Reader
 from tailrace.sources.rocksdb.wake import Waker
 from tailrace.updates.position import Checkpoint, Marker, Position, Witness
@@ -63,7 +64,7 @@ class RocksDBSource:
 
     def bounds(self) -> Bounds:
         """Everything after `after`, up to and with `through`, can be read now."""
-        after, through = self._log.bounds()
+        after, through = head(self._log)
         if self._horizon is not None:
             through = min(through, max(self._horizon.safe_through(), after))
         return Bounds(Position(self.era, after), Position(self.era, through))
@@ -78,10 +79,10 @@ class RocksDBSource:
 
     def _verified(self, checkpoint: Checkpoint) -> Address:
         sequence = checkpoint.position.sequence
-        place = self._log.find(sequence)
+        place = find(self._log, sequence)
         if place.head < sequence:
-            head = Position(self.era, place.head)
-            raise LogBehind(line=self.line, marker=str(checkpoint.position), head=str(head))
+            end = Position(self.era, place.head)
+            raise LogBehind(line=self.line, marker=str(checkpoint.position), head=str(end))
         expected = checkpoint.witness
         if expected is not None and place.checksum is not None and place.checksum != expected.checksum:
             reason = f"{place.path} at offset {place.offset} holds another record"
@@ -90,7 +91,7 @@ class RocksDBSource:
 
     def checkpoint(self, position: Position) -> Checkpoint:
         """`position` with the witness that stands in the log now; None where the record is gone or never was."""
-        place = self._log.find(position.sequence)
+        place = find(self._log, position.sequence)
         return Checkpoint(position, Witness("", place.checksum) if place.checksum is not None else None)
 
     def read(self, after: Position, *, stop: Event, max_batch_bytes: int = MAX_BATCH_BYTES) -> Iterator[LogBatch]:
@@ -118,6 +119,3 @@ class RocksDBSource:
     def close(self) -> None:
         """Saves the position index. Iterators that still run are stopped by their own `stop`."""
         self._index.save()
-
-
-__all__ = ["RocksDBSource", "LogTruncated"]

@@ -16,8 +16,8 @@ from inotify_simple import INotify, flags
 
 from tailrace.errors import LogUnreadable
 from tailrace.sources.interface import Horizon
+from tailrace.sources.rocksdb.reader import EVERYTHING
 
-EVERYTHING: Final = 2**63 - 1
 STOP_CHECK_S: Final = 0.05  # how soon a waiting reader notices that it is to stop
 NOT_VISIBLE_S: Final = 0.001  # a horizon that is ahead of what the file shows: look again after this
 _CHANGES: Final = flags.MODIFY | flags.CREATE | flags.MOVED_TO | flags.DELETE_SELF | flags.MOVE_SELF

@@ -5,9 +5,9 @@ For each application, in the order in which its subscribers received:
 - *lost*: a committed update that the filter wants and that never came. Committed is what was acknowledged to the
   writer, and what any application received.
 - *out of order*: at its first delivery, an update of a shard came after a later one. Repeats after a restart are lawful
-  duplicates, so only first deliveries count. Later is told by what the writer knows: within one generation (one
-  connection, writes in flight) by number; between generations only for acknowledged updates, because a write that was
-  in flight when its connection broke may still land after those of the next connection.
+  duplicates, so only first deliveries count. Later means a higher number, for updates that were acknowledged; a write
+  whose connection broke before its answer may land after those of the next connection, so of such a one only the
+  position counts: first deliveries must rise by that too.
 - *corrupt*: content that does not match its checksum, an update that was never sent or not like this, or one that the
   filter does not want.
 """
@@ -66,7 +66,6 @@ class Written:
     """What the writer sent, sorted by identity, and which of it was acknowledged."""
 
     ids: Ids
-    generations: Integers
     checksums: Integers
     acknowledged: npt.NDArray[np.bool_]
 
@@ -78,7 +77,7 @@ class Written:
         ids = ids[order]
         assert (np.diff(ids) > 0).all(), "the writer sent a number twice"
         acknowledged = np.isin(ids, ids_of(records[records["kind"] == ACKNOWLEDGED]))
-        return cls(ids, sent["generation"][order], sent["checksum"][order], acknowledged)
+        return cls(ids, sent["checksum"][order], acknowledged)
 
     def rows_of(self, ids: Ids) -> tuple[Integers, npt.NDArray[np.bool_]]:
         """Where each identity stands, and whether it is there at all."""
@@ -115,10 +114,10 @@ def check_application(written: Written, committed: Ids, records: Records, applic
     verdict.corrupt += int((~genuine).sum())
     _show(verdict, application, "corrupt", ids[~genuine])
 
-    first = _first_deliveries(ids[genuine])
+    first = _first_deliveries(received[genuine])
     verdict.duplicates = int(genuine.sum()) - len(first)
     shards, numbers = parts_of(committed)
-    missing = np.setdiff1d(committed[application.wants(shards, numbers)], first)
+    missing = np.setdiff1d(committed[application.wants(shards, numbers)], ids_of(first))
     verdict.lost = len(missing)
     _show(verdict, application, "lost", missing)
 
@@ -128,25 +127,31 @@ def check_application(written: Written, committed: Ids, records: Records, applic
     return verdict
 
 
-def _out_of_order(written: Written, first: Ids) -> Ids:
+def _out_of_order(written: Written, first: Records) -> Ids:
     """The first deliveries that came after a later update of the same shard."""
     late: list[Ids] = [np.empty(0, np.int64)]
-    for shard in np.unique(parts_of(first)[0]):
-        ids = first[parts_of(first)[0] == shard]
-        rows, _ = written.rows_of(ids)
-        generations, acknowledged = written.generations[rows], written.acknowledged[rows]
-        for generation in np.unique(generations):
-            own = ids[generations == generation]
-            late.append(own[1:][own[1:] < np.maximum.accumulate(own)[:-1]])
-        newest_before = np.concatenate([[-1], np.maximum.accumulate(generations)[:-1]])
-        late.append(ids[(newest_before > generations) & acknowledged])
+    for shard in np.unique(first["shard"]):
+        own = first[first["shard"] == shard]
+        ids = ids_of(own)
+        acknowledged = written.acknowledged[written.rows_of(ids)[0]]
+        late.append(ids[_falls(own["number"]) & acknowledged])
+        for era in np.unique(own["era"]):
+            of_era = own["era"] == era
+            late.append(ids[of_era][_falls(own["sequence"][of_era])])
+        late.append(ids[_falls(own["era"])])
     return np.unique(np.concatenate(late))
 
 
-def _first_deliveries(ids: Ids) -> Ids:
-    """Each identity once, in the order of first arrival."""
-    _, at = np.unique(ids, return_index=True)
-    return ids[np.sort(at)]
+def _falls(values: Integers) -> npt.NDArray[np.bool_]:
+    """Where a value is lower than one before it."""
+    falls: npt.NDArray[np.bool_] = values < np.maximum.accumulate(values)
+    return falls
+
+
+def _first_deliveries(received: Records) -> Records:
+    """Each update once, in the order of first arrival."""
+    _, at = np.unique(ids_of(received), return_index=True)
+    return received[np.sort(at)]
 
 
 def _in_time(files: Sequence[Records]) -> Records:

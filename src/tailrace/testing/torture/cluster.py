@@ -95,7 +95,10 @@ class Cluster:
             for argv in [commands.subscriber(f"tailrace://{served}/{DATASET}", name, path.name, path)]
         ]
         self._writer = process(
-            "writer", commands.writer(self._links["writer-store"].address, rate_updates_s, self.writes_file)
+            "writer",
+            commands.writer(
+                f"store://{self._links['writer-store'].address}/{DATASET}", rate_updates_s, self.writes_file
+            ),
         )
         self._killed: set[LocalProcess] = set()
         self._open = ExitStack()

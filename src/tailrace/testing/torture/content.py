@@ -31,13 +31,12 @@ def key_of(shard: int, number: int) -> bytes:
     return b"%d/%d" % (shard, number % KEYS_PER_SHARD)
 
 
-def pairs_of(seed: int, shard: int, number: int, generation: int) -> tuple[dict[str, bytes], int]:
+def pairs_of(seed: int, shard: int, number: int) -> tuple[dict[str, bytes], int]:
     """The pairs, the checksum among them, and the checksum."""
     draw = random.Random(f"{seed}/{shard}/{number}")
     pairs = {
         "shard": b"%d" % shard,
         "number": b"%d" % number,
-        "generation": b"%d" % generation,
         "color": COLORS[number % len(COLORS)].encode(),
         "padding": draw.randbytes(draw.randrange(MAX_PADDING_BYTES)),
     }

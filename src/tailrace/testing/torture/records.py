@@ -20,9 +20,7 @@ Records = npt.NDArray[np.void]
 
 SENT: Final = 1  # noted before the write leaves, so that whatever arrives was noted
 ACKNOWLEDGED: Final = 2
-WRITE_RECORD: Final = np.dtype(
-    [("kind", "<i4"), ("shard", "<i4"), ("number", "<i8"), ("generation", "<i4"), ("checksum", "<u4")]
-)
+WRITE_RECORD: Final = np.dtype([("kind", "<i4"), ("shard", "<i4"), ("number", "<i8"), ("checksum", "<u4")])
 
 STARTED: Final = 1  # a subscriber's process began
 RECEIVED: Final = 2

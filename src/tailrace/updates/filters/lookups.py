@@ -38,7 +38,7 @@ class Lookups:
             return Numbers(array)
         if name == TIME_COLUMN:
             return Instants(array)
-        return Texts.of(array, few=name != "key")
+        return Texts.of(array)
 
     def _pair(self, name: str) -> Values:
         pairs = self._pairs
@@ -46,7 +46,8 @@ class Lookups:
 
     @cached_property
     def _pairs(self) -> PairIndex:
-        return PairIndex(self._batch.column("pairs"))
+        pairs: Any = self._batch.column("pairs")
+        return PairIndex(pairs)
 
     @cached_property
     def all(self) -> Flags:

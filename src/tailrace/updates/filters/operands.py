@@ -9,9 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from tailrace.updates.filters import scans
+from tailrace.updates.filters import tags
 from tailrace.updates.filters.number_scan import SHORT_DIGITS, SHORT_EXPONENT
-from tailrace.updates.filters.patterns import Literal, literal_of
 from tailrace.updates.instants import microseconds_of, parsed_instant
 
 INT64_MIN: Final = -(2**63)
@@ -22,29 +21,32 @@ _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,18})\Z")
 class Word:
     """One value to be equal to."""
 
-    __slots__ = ("bytes", "instant_us", "number", "text")
+    __slots__ = ("bytes", "instant_us", "is_long", "number", "tag")
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.bytes = np.frombuffer(text.encode(), np.uint8)
+        words = WordSet((text,))
+        self.bytes = words.bytes
+        self.tag = words.tags[0]
+        self.is_long = words.any_long
         self.number = whole_number(text)
         self.instant_us = _instant(text)
 
 
 class WordSet:
-    """Some values, one of which is to be equal: a hash table over their bytes, and the numbers among them."""
+    """Some values, one of which is to be equal: a hash table over their tags, and the numbers and times among them."""
 
-    __slots__ = ("bytes", "instants_us", "numbers", "offsets", "table")
+    __slots__ = ("any_long", "bytes", "instants_us", "numbers", "offsets", "table", "tags")
 
     def __init__(self, texts: tuple[str, ...]) -> None:
         encoded = [text.encode() for text in texts]
         self.bytes = np.frombuffer(b"".join(encoded), np.uint8)
         self.offsets = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-        self.table = scans.table_of(self.offsets, self.bytes, power_of_two_over(2 * len(texts)))
-        numbers = [whole_number(text) for text in texts]
-        self.numbers = np.array([number for number in numbers if number is not None], np.int64)
-        instants = [_instant(text) for text in texts]
-        self.instants_us = np.array([instant for instant in instants if instant is not None], np.int64)
+        places = np.arange(len(texts), dtype=np.int32)
+        self.tags = tags.tags_of(places, self.offsets, self.bytes, np.zeros(0, np.bool_))
+        self.table = tags.table_of(self.tags, power_of_two_over(2 * len(texts)))
+        self.any_long = any(len(word) > tags.MAX_EXACT_BYTES for word in encoded)
+        self.numbers = [number for text in texts if (number := whole_number(text)) is not None]
+        self.instants_us = [instant for text in texts if (instant := _instant(text)) is not None]
 
 
 class Interval:
@@ -62,16 +64,6 @@ class Interval:
         low = _ceiling(_clamped(self.low, scale))
         high = _floor(_clamped(self.high, scale))
         return (low, high) if low <= high else (1, 0)
-
-
-class Pattern:
-    """A regular expression to be found, and the plain text that it stands for if it is that simple."""
-
-    __slots__ = ("literal", "text")
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.literal: Literal | None = literal_of(text)
 
 
 def whole_number(text: str) -> int | None:

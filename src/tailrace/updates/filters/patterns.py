@@ -9,9 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
-from tailrace.updates.kernels import Bytes
+from tailrace.updates.filters.operands import Word
 
 _PLAIN: Final = r"(?:[^\\.+*?()|\[\]{}^$]|\\[\\.+*?()|\[\]{}^$/\-])"
 _LITERAL = re.compile(rf"(?P<start>\^?)(?P<plain>{_PLAIN}*)(?P<end>\$?)\Z", re.DOTALL)
@@ -22,9 +20,19 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 class Literal:
     """The plain text, and whether it has to stand at the value's start and end."""
 
-    text: Bytes
+    word: Word
     at_start: bool
     at_end: bool
+
+
+class Pattern:
+    """A regular expression to be found, and the plain text that it stands for if it is that simple."""
+
+    __slots__ = ("literal", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.literal = literal_of(text)
 
 
 def literal_of(pattern: str) -> Literal | None:
@@ -32,4 +40,4 @@ def literal_of(pattern: str) -> Literal | None:
     if not found:
         return None
     plain = _ESCAPE.sub(r"\1", found["plain"])
-    return Literal(np.frombuffer(plain.encode(), np.uint8), bool(found["start"]), bool(found["end"]))
+    return Literal(Word(plain), bool(found["start"]), bool(found["end"]))

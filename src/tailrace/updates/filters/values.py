@@ -1,8 +1,8 @@
 """The values of one key in all rows of a batch, and how each kind answers a basic filter: one flag per row.
 
-`Texts` are bytes that stay where they are in the Arrow buffers. When a key is asked for often, or for a regular
-expression, its distinct values are numbered once, if they are few: a question is then put to those alone, and each row
-takes its value's answer. `Numbers` and `Instants` are the columns that are not text; they answer as if they were.
+`Texts` are bytes that stay where they are in the Arrow buffers; words are compared by tag. Before a regular expression
+is searched for, the distinct values are numbered, if they are few: it is then put to those alone, and each row takes
+its value's answer. `Numbers` and `Instants` are the columns that are not text; they answer as if they were.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.updates.buffers import BytesColumn, valid_of
-from tailrace.updates.filters import scans
+from tailrace.updates.filters import scans, tags
 from tailrace.updates.filters.number_scan import LONG, UNREAD, Floats, Kinds, read_numbers, rows_at
 from tailrace.updates.filters.numbers import MAX_NUMBER_BYTES, parsed_number
-from tailrace.updates.filters.operands import Interval, Pattern, Word, WordSet, power_of_two_over
-from tailrace.updates.filters.patterns import Literal
+from tailrace.updates.filters.operands import Interval, Word, WordSet, power_of_two_over
+from tailrace.updates.filters.patterns import Literal, Pattern
 from tailrace.updates.kernels import Flags, Int32s, Int64s
 
-QUESTIONS_BEFORE_NUMBERING: Final = 3
+MAX_FEW_WORDS: Final = 12  # so many short words are compared one by one; more are looked up in a table
 MIN_DISTINCT: Final = 64  # fewer distinct values than this are always few
 ROWS_PER_DISTINCT: Final = 4  # values are few if each stands in so many rows on average
 _NONE_NULL: Flags = np.zeros(0, np.bool_)
@@ -39,41 +39,47 @@ class Values(Protocol):
 class Texts:
     """Bytes at `places` of a column; -1 is a row that has none. `array` holds the same column for RE2."""
 
-    def __init__(self, places: Int32s, column: BytesColumn, array: Any, *, few: bool = False) -> None:
+    def __init__(self, places: Int32s, column: BytesColumn, array: Any) -> None:
         self._places = places
         self._column = column
         self._array = array
         self._valid = _NONE_NULL if column.valid is None else column.valid
-        self._questions = QUESTIONS_BEFORE_NUMBERING if few else 0
 
     @staticmethod
-    def of(array: Any, *, few: bool = False) -> Texts:
-        """A whole column; `few` says that its distinct values are known to be."""
-        return Texts(np.arange(len(array), dtype=np.int32), BytesColumn.of(array), array, few=few)
+    def of(array: Any) -> Texts:
+        """A whole column."""
+        return Texts(np.arange(len(array), dtype=np.int32), BytesColumn.of(array), array)
+
+    @cached_property
+    def _tags(self) -> tags.Tags:
+        return tags.tags_of(self._places, self._column.offsets, self._column.data, self._valid)
 
     def exists(self) -> Flags:
-        return cast(Flags, self._places >= 0)
+        return self._places >= 0
 
     def equals(self, word: Word) -> Flags:
-        numbered = self._numbered()
-        if numbered:
-            return numbered.spread(numbered.values.equals(word))
-        return scans.equal(self._places, self._column.offsets, self._column.data, self._valid, word.bytes)
+        flags: Flags = self._tags == word.tag
+        if word.is_long:
+            tags.confirm(flags, self._places, self._column.offsets, self._column.data, word.bytes)
+        return flags
 
     def among(self, words: WordSet) -> Flags:
-        numbered = self._numbered()
-        if numbered:
-            return numbered.spread(numbered.values.among(words))
+        if len(words.tags) <= MAX_FEW_WORDS and not words.any_long:
+            return tags.any_equal(self._tags, words.tags)
         held = self._column
-        return scans.among(
-            self._places, held.offsets, held.data, self._valid, words.table, words.offsets, words.bytes
+        return tags.among(
+            self._tags, self._places, held.offsets, held.data, words.table, words.tags, words.offsets, words.bytes
         )
 
     def matches(self, pattern: Pattern) -> Flags:
-        numbered = self._numbered(now=pattern.literal is None)
-        if numbered:
-            return numbered.spread(numbered.values.matches(pattern))
-        return self._search(pattern.text) if pattern.literal is None else self._find(pattern.literal)
+        if pattern.literal is not None:
+            return self._find(pattern.literal)
+        numbered = self._distinct
+        return self._search(pattern.text) if numbered is None else numbered.spread(numbered.values.matches(pattern))
+
+    def within(self, rows: Int64s) -> Texts:
+        """The values of some rows."""
+        return Texts(self._places[rows], self._column, self._array)
 
     def between(self, interval: Interval) -> Flags:
         floats, kinds = self._numbers
@@ -83,37 +89,30 @@ class Texts:
             flags[row] = number is not None and interval.low <= number <= interval.high
         return flags
 
-    # ---- numbered values ----------------------------------------------------------------------------------------
-
-    def _numbered(self, *, now: bool = False) -> _Numbered | None:
-        self._questions += 1
-        if now or self._questions > QUESTIONS_BEFORE_NUMBERING:
-            return self._distinct
-        return None
-
     @cached_property
     def _distinct(self) -> _Numbered | None:
+        """The distinct values, if they are few."""
         rows = len(self._places)
-        limit = max(MIN_DISTINCT, rows // ROWS_PER_DISTINCT)
         if rows <= MIN_DISTINCT:
             return None
-        codes, firsts = np.empty(rows, np.int32), np.empty(limit, np.int32)
+        limit = max(MIN_DISTINCT, rows // ROWS_PER_DISTINCT)
+        codes, first_rows = np.empty(rows, np.int32), np.empty(limit, np.int64)
         held = self._column
         slots = power_of_two_over(2 * limit)
-        found = scans.distinct(self._places, held.offsets, held.data, self._valid, codes, firsts, slots)
-        return None if found < 0 else _Numbered(codes, Texts(firsts[:found], held, self._array))
+        found = tags.distinct(self._tags, self._places, held.offsets, held.data, codes, first_rows, slots)
+        return None if found < 0 else _Numbered(codes, self.within(first_rows[:found]))
 
     # ---- regular expressions ------------------------------------------------------------------------------------
 
     def _find(self, literal: Literal) -> Flags:
-        held = self._column
-        if len(literal.text) == 0 and not (literal.at_start and literal.at_end):
-            return scans.has_value(self._places, self._valid)
+        plain, held = literal.word.bytes, self._column
         if literal.at_start and literal.at_end:
-            return scans.equal(self._places, held.offsets, held.data, self._valid, literal.text)
+            return self.equals(literal.word)
+        if len(plain) == 0:
+            return cast(Flags, self._tags != tags.NO_VALUE)
         if literal.at_start or literal.at_end:
-            return scans.affixed(self._places, held.offsets, held.data, self._valid, literal.text, literal.at_end)
-        return scans.containing(self._places, held.offsets, held.data, self._valid, literal.text)
+            return scans.affixed(self._places, held.offsets, held.data, self._valid, plain, literal.at_end)
+        return scans.containing(self._places, held.offsets, held.data, self._valid, plain)
 
     def _search(self, pattern: str) -> Flags:
         found: Any = pc.match_substring_regex(self._text, pattern)
@@ -159,7 +158,7 @@ class _Numbered:
             return cast(Flags, self._codes == np.int32(yes[0]))
         if len(yes) == 0:
             return np.zeros(len(self._codes), np.bool_)
-        return scans.spread(answers, self._codes)
+        return tags.spread(answers, self._codes)
 
 
 class Numbers:
@@ -176,7 +175,7 @@ class Numbers:
         return whole_equal(self._numbers, word.number)
 
     def among(self, words: WordSet) -> Flags:
-        return cast(Flags, np.isin(self._numbers, words.numbers))
+        return whole_among(self._numbers, words.numbers)
 
     def between(self, interval: Interval) -> Flags:
         return whole_between(self._numbers, *interval.whole())
@@ -207,7 +206,7 @@ class Instants:
         return self._held(whole_equal(self._us, word.instant_us))
 
     def among(self, words: WordSet) -> Flags:
-        return self._held(cast(Flags, np.isin(self._us, words.instants_us)))
+        return self._held(whole_among(self._us, words.instants_us))
 
     def between(self, interval: Interval) -> Flags:
         return self._held(whole_between(self._us, *interval.whole(scale=6)))
@@ -222,6 +221,15 @@ class Instants:
 
 def whole_equal(numbers: Any, wanted: int | None) -> Flags:
     return np.zeros(len(numbers), np.bool_) if wanted is None else cast(Flags, numbers == wanted)
+
+
+def whole_among(numbers: Any, wanted: list[int]) -> Flags:
+    if len(wanted) > MAX_FEW_WORDS:
+        return np.isin(numbers, np.array(wanted, np.int64))
+    flags = np.zeros(len(numbers), np.bool_)
+    for number in wanted:
+        flags |= numbers == number
+    return flags
 
 
 def whole_between(numbers: Any, low: int, high: int) -> Flags:

@@ -1,0 +1,312 @@
+"""One reader's walk along the log: each `step` makes a batch of whatever is there and safe, or says that nothing is.
+
+A step tops up the cursor's buffer, measures what whole records fit, and builds the batch. Records that need more than
+the kernels do (compressed ones, and those with parts of prepared transactions) are first rewritten into plain write
+batches. What cannot be read is an error only once everything before it was delivered.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.errors import LogBehind, LogCorrupt, LogDiverged, LogError, LogGap, VersionTooNew
+from tailrace.sources.interface import LogBatch, Loss
+from tailrace.sources.rocksdb.blocks import Record, Stop
+from tailrace.sources.rocksdb.columns import build
+from tailrace.sources.rocksdb.cursor import LogCursor
+from tailrace.sources.rocksdb.decoding import Decoder, decoded
+from tailrace.sources.rocksdb.entries import ROW_COLUMNS, Kind, Outcome, Sum, measure
+from tailrace.sources.rocksdb.index import Entry
+from tailrace.sources.rocksdb.log import Log
+from tailrace.sources.rocksdb.prepared import PreparedTransactions, RecordInvalid, Section
+from tailrace.sources.rocksdb.tail import Verdict, judge
+from tailrace.updates.position import Checkpoint, Position, Witness
+from tailrace.updates.schema import EMPTY_UPDATES
+
+ROWS_AT_FIRST: Final = 1 << 12
+EVERYTHING: Final = 2**63 - 1
+_REASONS: Final = {
+    Outcome.SHORT: "an entry reaches beyond its record",
+    Outcome.TAG: "an entry of unknown kind",
+    Outcome.COUNT: "the record says that it holds another number of entries than it does",
+    Outcome.HEADER: "a store's header record contradicts the operations after it",
+    Outcome.TOO_LARGE: "a write batch of more than 2 GiB in one column",
+}
+
+
+class Reader:
+    """Reads everything after sequence `after`. Used by one thread."""
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        era: int,
+        shards: int,
+        after: int,
+        max_batch_bytes: int,
+        notice_gaps: bool = False,
+        decoder: Decoder | None = None,
+        only_walk: bool = False,
+    ) -> None:
+        self.through = after
+        self.witness: Witness | None = None
+        self.cursor: LogCursor | None = None
+        self._log = log
+        self._era = era
+        self._shards = shards
+        self._after = after
+        self._skip_through = EVERYTHING if only_walk else after
+        self._only_walk = only_walk
+        self._max_batch_bytes = max_batch_bytes
+        self._notice_gaps = notice_gaps
+        self._decoder = decoder
+        self._expected = -1
+        self._rows: npt.NDArray[np.int64] = np.empty((ROWS_AT_FIRST, ROW_COLUMNS), dtype=np.int64)
+        self._sums: npt.NDArray[np.int64] = np.zeros(Sum.WORDS, dtype=np.int64)
+        self._families = log.families()
+        self._prepared = PreparedTransactions(self._search_prepared)
+        self._plain: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None = None
+        self.held_back = False  # whether the next record waits for the horizon
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.cursor is not None:
+            self.cursor.close()
+            self.cursor = None
+
+    @property
+    def next_sequence(self) -> int:
+        """What the next record is expected to begin with; negative where nothing was read yet."""
+        return self._expected
+
+    # ---- stepping -------------------------------------------------------------------------------------------------
+
+    def step(self, safe_through: int) -> LogBatch | None:
+        """The next batch; None if nothing is there that is safe."""
+        if self.cursor is None and not self._begin():
+            return None
+        while True:
+            assert self.cursor is not None
+            self.cursor.advance()
+            batch = self._take(self.cursor, safe_through)
+            if batch is not None:
+                return batch
+            if self.held_back:
+                return None
+            if self.cursor.taken < self.cursor.available or self._more_to_read(self.cursor):
+                continue
+            if judge(self._log, self.cursor, self._expected) == Verdict.HEAD:
+                self._refuse_if_behind()
+                return None
+
+    @staticmethod
+    def _more_to_read(cursor: LogCursor) -> bool:
+        return cursor.stop == Stop.TABLE_FULL or (cursor.stop == Stop.MORE and not cursor.at_end)
+
+    def _begin(self) -> bool:
+        start = self._log.start(self._after, self._max_batch_bytes)
+        if start is None:
+            return False
+        self.cursor, self._expected = start
+        return True
+
+    def _refuse_if_behind(self) -> None:
+        """At the head: a reader that was asked to start beyond it would take new records for old ones."""
+        if 0 <= self._expected <= self._after and not self._only_walk:
+            head = Position(self._era, self._expected - 1)
+            raise LogBehind(line=self._log.line, marker=str(Position(self._era, self._after)), head=str(head))
+
+    def _take(self, cursor: LogCursor, safe_through: int) -> LogBatch | None:
+        """Takes records as far as they fit, are plain and make sense; the outcome stays for the next call."""
+        self.held_back = False
+        first = cursor.taken
+        sums = self._sums
+        sums[:] = 0
+        sums[Sum.NEXT_SEQUENCE] = self._expected
+        sums[Sum.FOUND] = -1
+        outcome = Outcome.TWO_PHASE if cursor.compressed and cursor.available else None
+        while outcome is None:
+            sums[Sum.TAKEN] = cursor.taken
+            outcome = self._measure(cursor.address, cursor.records, cursor.available, safe_through)
+            cursor.taken = int(sums[Sum.TAKEN])
+            if outcome == Outcome.UNKNOWN_FAMILY:
+                self._families = self._log.families_with(int(sums[Sum.ARGUMENT]))
+                outcome = None
+        if cursor.taken == first:
+            if outcome == Outcome.TWO_PHASE:
+                outcome = self._take_rewritten(cursor, safe_through)
+            if cursor.taken == first:
+                return self._stopped(cursor, outcome)
+        return self._batch(cursor, first)
+
+    def _measure(self, address: int, records: Any, last: int, safe_through: int) -> Outcome:
+        while True:
+            outcome = Outcome(
+                measure(
+                    address,
+                    records,
+                    last,
+                    self._families.table,
+                    self._shards,
+                    self._skip_through,
+                    safe_through,
+                    self._max_batch_bytes,
+                    self._rows,
+                    self._sums,
+                )
+            )
+            if outcome != Outcome.ROWS_FULL:
+                return outcome
+            grown = np.empty((2 * len(self._rows) + self._shards, ROW_COLUMNS), dtype=np.int64)
+            grown[: len(self._rows)] = self._rows
+            self._rows = grown
+
+    def _take_rewritten(self, cursor: LogCursor, safe_through: int) -> Outcome:
+        """Takes the cursor's next record alone, as a plain write batch."""
+        if self._plain is None:
+            try:
+                data = self._prepared.rewritten(cursor.plain_payload(cursor.taken))
+            except RecordInvalid as error:
+                raise self._corrupt(cursor, str(error)) from error
+            record = np.array([[0, len(data), *cursor.records[cursor.taken, 2:]]], dtype=np.int64)
+            self._plain = (np.frombuffer(data, dtype=np.uint8), record)
+        data_array, table = self._plain
+        while True:
+            self._sums[Sum.TAKEN] = 0
+            outcome = self._measure(data_array.ctypes.data, table, 1, safe_through)
+            if outcome != Outcome.UNKNOWN_FAMILY:
+                break
+            self._families = self._log.families_with(int(self._sums[Sum.ARGUMENT]))
+        if outcome == Outcome.DONE:
+            cursor.taken += 1
+        return outcome
+
+    def _stopped(self, cursor: LogCursor, outcome: Outcome) -> LogBatch | None:
+        """Nothing was taken: the next record is not safe yet, or it makes no sense."""
+        if outcome == Outcome.DONE:
+            return None
+        if outcome == Outcome.HORIZON:
+            self.held_back = True
+            return None
+        if outcome == Outcome.GAP:
+            return self._gap(cursor)
+        raise self._refused(cursor, outcome)
+
+    def _refused(self, cursor: LogCursor, outcome: Outcome) -> LogError | VersionTooNew:
+        found = int(self._sums[Sum.FOUND])
+        if outcome == Outcome.HEADER_VERSION:
+            what = f"a store's header record at {cursor.file.path}:{int(cursor.records[cursor.taken, Record.OFFSET])}"
+            return VersionTooNew(what=what, found="2 or more", known=1)
+        if outcome == Outcome.BACKWARDS:
+            reason = f"sequence {found} follows {self._expected - 1}"
+            if cursor.taken == 0 and int(cursor.records[0, Record.OFFSET]) == 0:
+                marker = str(Position(self._era, self._expected - 1))
+                reason = f"{cursor.file.path} begins with sequence {found}: the datastore was restored or replaced"
+                return LogDiverged(line=self._log.line, marker=marker, reason=reason)
+            return self._corrupt(cursor, reason)
+        return self._corrupt(cursor, _REASONS[outcome])
+
+    def _corrupt(self, cursor: LogCursor, reason: str) -> LogCorrupt:
+        offset = int(cursor.records[cursor.taken, Record.OFFSET])
+        return LogCorrupt(path=str(cursor.file.path), offset=offset, reason=reason)
+
+    def _gap(self, cursor: LogCursor) -> LogBatch | None:
+        found = int(self._sums[Sum.FOUND])
+        offset = int(cursor.records[cursor.taken, Record.OFFSET])
+        oldest = self._log.oldest()
+        if oldest >= self._expected:
+            raise self._log.truncated(self.through, oldest)
+        reason = "writes that bypassed the log (disableWAL, ingestion), or a lost file"
+        if not self._notice_gaps:
+            raise LogGap(
+                path=str(cursor.file.path), offset=offset, found=found, expected_after=self._expected - 1, reason=reason
+            )
+        loss = Loss(Position(self._era, self._expected - 1), Position(self._era, found - 1), reason)
+        self._expected = found
+        self.through = found - 1
+        self.witness = None
+        return LogBatch(EMPTY_UPDATES, Checkpoint(loss.until, None), 0, False, loss)
+
+    # ---- batches --------------------------------------------------------------------------------------------------
+
+    def _batch(self, cursor: LogCursor, first: int) -> LogBatch | None:
+        sums = self._sums
+        last = cursor.taken - 1
+        self._plain = None
+        self._expected = int(sums[Sum.NEXT_SEQUENCE])
+        self.witness = Witness("", int(cursor.records[last, Record.CHECKSUM]))
+        self._note_place(cursor, last)
+        through = self._expected - 1
+        if through <= self.through:
+            return None
+        self.through = through
+        updates = self._updates() if sums[Sum.ROWS] else EMPTY_UPDATES
+        records = cursor.records
+        log_bytes = int(records[last, Record.OFFSET] + records[last, Record.LENGTH] - records[first, Record.OFFSET])
+        at_head = cursor.at_end and cursor.taken == cursor.available
+        return LogBatch(updates, Checkpoint(Position(self._era, through), self.witness), log_bytes, at_head)
+
+    def _updates(self) -> pa.RecordBatch:
+        batch = build(self._rows, self._sums, self._era, self._families.names, self._shards)
+        if self._decoder is None or not self._sums[Sum.FOREIGN]:
+            return batch
+        kinds = self._rows[: batch.num_rows, 0] & 255 & ~int(Kind.MERGE)
+        return decoded(batch, pa.array(np.flatnonzero(kinds == Kind.FOREIGN)), self._decoder)
+
+    def _note_place(self, cursor: LogCursor, last: int) -> None:
+        """Tells the index where the last record begins, unless a reader that began there would miss what it needs."""
+        if cursor.compressed or cursor.timestamp_sizes:
+            return
+        _start, _length, offset, checksum = cursor.records[last].tolist()
+        sequence = int.from_bytes(cursor.head_of(last, 8), "little")
+        self._log.index.note(Entry(sequence, cursor.file.number, offset, checksum))
+
+    def _search_prepared(self, name: bytes) -> Section | None:
+        """A section that was prepared before this reader began."""
+        assert self.cursor is not None
+        offset = int(self.cursor.records[self.cursor.taken, Record.OFFSET])
+        return search_prepared(self._log, name, self.cursor.file.number, offset)
+
+
+def search_prepared(log: Log, name: bytes, number: int, offset: int) -> Section | None:
+    """Walks the log from its beginning up to a place, for the last section that was prepared under `name`."""
+    found: dict[bytes, Section] = {}
+    keeper = PreparedTransactions(lambda _name: Section(b"", 0), found)
+    for file in log.files():
+        if file.number > number:
+            break
+        opened = log.open(file)
+        if opened is None:
+            continue
+        cursor = LogCursor(*opened, 0, 1 << 20)
+        try:
+            _keep_prepared(cursor, keeper, offset if file.number == number else 2**63 - 1)
+        finally:
+            cursor.close()
+    return found.get(name)
+
+
+def _keep_prepared(cursor: LogCursor, keeper: PreparedTransactions, end: int) -> None:
+    while True:
+        read = cursor.advance()
+        while cursor.taken < cursor.available:
+            if int(cursor.records[cursor.taken, Record.OFFSET]) >= end:
+                return
+            data = cursor.plain_payload(cursor.taken)
+            keeper.rewritten(data)
+            cursor.taken += 1
+        if read == 0:
+            return
