@@ -1,7 +1,7 @@
 """Bench `filters`: what 20 applications' filters cost beside decoding the log that they are applied to.
 
 On one core, batch by batch as a publisher does it: decode, then 20 masks that share their look-ups, then (apart, as it
-depends on how much passes) the rows that each filter lets through. The figures are ratios of times summed over one pass.
+depends on how much passes) the rows that each filter lets through. The figures are ratios of times summed over a pass.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def measure(size: Size, folder: Path, progress: Progress) -> BenchResult:
         reader = processes.start("reader", "tailrace.bench.filters:FilterReader")
         writer.ready()
         progress("writing the log", 0.0)
-        log: WrittenLog = writer.call("write", folder=folder / "1kb", update_bytes=UPDATE_BYTES, log_bytes=size.log_bytes)
+        log: WrittenLog = writer.call(
+            "write", folder=folder / "1kb", update_bytes=UPDATE_BYTES, log_bytes=size.log_bytes
+        )
         processes.end(writer)
         warm_page_cache(log.folder)
         reader.ready()
@@ -126,7 +128,7 @@ def measure(size: Size, folder: Path, progress: Progress) -> BenchResult:
         "passed_share": passes[0].passed / rows / len(FILTERS),
     }
     notes = (
-        f"{len(FILTERS)} different filters over the same batches of {UPDATE_BYTES} B updates, one core, look-ups shared",
+        f"{len(FILTERS)} different filters over the same {UPDATE_BYTES} B updates, one core, look-ups shared",
         f"median of {size.rounds} passes; materialising is copying out the rows that each filter lets through",
     )
     return BenchResult("filters", figures, notes=notes)

@@ -67,6 +67,7 @@ class RoleProcess:
         except (EOFError, OSError) as error:
             raise self._failed("ended") from error
         if kind == "error":
+            self._ended()
             raise self._failed(value)
         return value
 
@@ -81,6 +82,9 @@ class RoleProcess:
         """Lets the role end in its own way; kills it if it does not. Never raises for that."""
         self._pipe.close()
         self._process.send_signal(signal.SIGCONT)
+        self._ended()
+
+    def _ended(self) -> None:
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:

@@ -74,9 +74,7 @@ class PublishingRole:
         self._sources = {name: self._source(name, store, data) for name, store in self._stores.items()}
         self._ledger = open_ledger(data)
         self._publishers = {name: self._publisher(name, source) for name, source in self._sources.items()}
-        self._publisher_service = Publisher(
-            list(self._publishers.values()), address=self.address, clock=SYSTEM_CLOCK
-        )
+        self._publisher_service = Publisher(list(self._publishers.values()), address=self.address, clock=SYSTEM_CLOCK)
         self._server = Server(self.address, [self._publisher_service.service, StoreService(self._stores)])
 
     def _source(self, name: str, store: Store, data: Path) -> GatedSource:
@@ -96,7 +94,7 @@ class PublishingRole:
             epoch=1,
             records=Records(),
             markers=MarkerStore(self._ledger),
-            dead=DeadLetters(self._ledger),
+            dead=DeadLetters(self._ledger, SYSTEM_CLOCK),
             settings=PublisherSettings(),
             clock=SYSTEM_CLOCK,
         )

@@ -5,11 +5,8 @@ Builds the role from the arguments that the pipe delivers first, then answers ca
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-import threading
-import traceback
 from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
@@ -27,9 +24,10 @@ def main(role: str, descriptor: int) -> None:
             method, arguments = pipe.recv()
             pipe.send(("done", getattr(built, method)(**arguments)))
     except EOFError:
-        pass  # the bench has what it wanted
-    except Exception:
-        _report(pipe, traceback.format_exc(limit=-8))
+        return  # the bench has what it wanted
+    except Exception as error:
+        _report(pipe, f"{type(error).__name__}: {error}")
+        raise  # the traceback goes to the role's log, whose end the bench shows
     finally:
         if built is not None:
             built.close()

@@ -340,5 +340,5 @@ def _require_size(path: str, value: bytes) -> None:
 
 
 def _boot_id() -> str:
-    """What tells this boot of the machine from others; empty on systems that have none (locks end with a boot anyway)."""
+    """What tells this boot from others; empty on systems that have none, where locks end with a boot anyway."""
     return _BOOT_ID_FILE.read_text().strip() if _BOOT_ID_FILE.exists() else ""

@@ -1,16 +1,16 @@
 """Who is alive, who owns what, and what everyone must agree on.
 
-Publishers are the only ones who speak to a coordinator. What they need of it: **records** (small values that are changed
-by compare-and-set), **sessions** (a lease that a process keeps while it lives), and, bound to a session, **members** of
-groups and **claims** of names. **Watches** tell when any of it changed. `tests/coordination/contract.py` holds every
-implementation to what is written here.
+Publishers are the only ones who speak to a coordinator. What they need of it: **records** (small values that are
+changed by compare-and-set), **sessions** (a lease that a process keeps while it lives), and, bound to a session,
+**members** of groups and **claims** of names. **Watches** tell when any of it changed. `tests/coordination/contract.py`
+holds every implementation to what is written here.
 
 Guarantees for all of it:
 
 - Every operation is atomic and linearizable: what a call has answered, every later call of any process sees.
 - What a call has written is durable when it returns.
-- `CoordinatorUnavailable` (kind RETRY) says that the outcome is not known: the operation may have taken place. Ask again;
-  every operation here can be repeated after looking.
+- `CoordinatorUnavailable` (kind RETRY) says that the outcome is not known: the operation may have taken place. Ask
+  again; every operation here can be repeated after looking.
 - All methods may be called from several threads.
 - Leases are counted on monotonic clocks; jumps of the wall clock change nothing.
 """
@@ -83,9 +83,10 @@ class Topic(NamedTuple):
 class Watch(Protocol):
     """Wakes whoever waits for a change.
 
-    - No wake-up is lost: a change made after the watch was created, or after its event was last cleared, sets the event.
-    - Changes are coalesced: one wake-up may stand for many, in any order. It says that something changed, not what: look
-      again. A wake-up may also come for nothing.
+    - No wake-up is lost: a change made after the watch was created, or after its event was last cleared, sets the
+      event.
+    - Changes are coalesced: one wake-up may stand for many, in any order. It says that something changed, not what:
+      look again. A wake-up may also come for nothing.
     - Within the process that made the change it comes at once, elsewhere within about 100 ms.
     - So: create the watch, then read; and after a wake-up clear the event (`wait` does), then read again.
     """
@@ -156,7 +157,7 @@ class Coordinator(Protocol):
         """Creates a record with version 1; False if there is one. Records above it need not exist."""
 
     def put(self, path: str, value: bytes, expected_version: int, *, under: Claim | None = None) -> int | None:
-        """Replaces a record's value if it still has that version, and returns the new one; None if it has not, or is gone.
+        """Replaces a record's value if it still has that version; returns the new version, None if it was refused.
 
         With `under`, it is also refused if that claim is over: its name was released or has had a later epoch.
         """

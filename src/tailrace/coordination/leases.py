@@ -1,14 +1,14 @@
 """A lease as a small file that its owner keeps open: how the processes of one machine know that another one lives.
 
 The file holds the moment at which the lease runs out, on the machine's monotonic clock. The owner overwrites these
-eight bytes to renew: that allocates no disk space, so that a full disk costs nobody a lease, and waits for no fsync. The
-owner also holds the file's lock, which the kernel drops when the process dies, so that a death is seen before the lease
-has run out.
+eight bytes to renew: that allocates no disk space, so that a full disk costs nobody a lease, and waits for no fsync.
+The owner also holds the file's lock, which the kernel drops when the process dies, so that a death is seen before the
+lease has run out.
 
 A lease must not end in another's eyes while its owner believes in it, wherever either of them is paused. Who finds it
 run out first writes a mark beside the moment, then reads the moment again. The owner writes the moment first and then
-reads the mark: if it is there, the renewal did not count. So whatever moment the finder reads after its mark is the last
-that the owner can believe in, and the lease ends once that has passed.
+reads the mark: if it is there, the renewal did not count. So whatever moment the finder reads after its mark is the
+last that the owner can believe in, and the lease ends once that has passed.
 """
 
 from __future__ import annotations

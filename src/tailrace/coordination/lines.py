@@ -65,8 +65,8 @@ def register_line(
 ) -> int:
     """The era in which a log with this identity continues the line.
 
-    `acknowledged` is the greatest marker known to the caller. `head` is where the log ends, given only for a line's only
-    copy: a replica that ends before a marker is merely late. Both may be absent.
+    `acknowledged` is the greatest marker known to the caller. `head` is where the log ends, given only for a line's
+    only copy: a replica that ends before a marker is merely late. Both may be absent.
     """
 
     def decide(record: LineRecord | None) -> LineRecord:

@@ -1,7 +1,7 @@
 """What stands in a record: a Struct as JSON, under the version of its format.
 
-`{"format": 1, "value": {...}}` is readable in any coordinator's shell. A record in a newer format than this binary knows
-is refused before its value is looked at.
+`{"format": 1, "value": {...}}` is readable in any coordinator's shell. A record in a newer format than this binary
+knows is refused before its value is looked at.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The sessions that this process has opened, and the thread that renews their leases.
 
-A lease is renewed four times in its length. That thread only writes to lease files; ending what was lost is the keeper's
-business, so that a database in trouble cannot delay a renewal.
+A lease is renewed four times in its length. That thread only writes to lease files; ending what was lost is the
+keeper's business, so that a database in trouble cannot delay a renewal.
 """
 
 from __future__ import annotations

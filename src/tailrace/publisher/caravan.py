@@ -42,7 +42,7 @@ class Entry:
     def __init__(self, after: Position, batch: LogBatch) -> None:
         self.after = after
         self.batch = batch
-        self.size_bytes = batch.updates.nbytes + ENTRY_OVERHEAD_BYTES
+        self.size_bytes = batch.updates.get_total_buffer_size() + ENTRY_OVERHEAD_BYTES
         self._lock = threading.Lock()
         self._lookups: Lookups | None = None
         self._selected: dict[Filter, pa.RecordBatch] = {}

@@ -107,6 +107,16 @@ class DatasetPublisher:
             raise NotFound(
                 what="application", name=ask.application, remedy="name it in the configuration, or set create_applications"
             )
+        return self._recorded(ask, filter)
+
+    def declare(self, ask: Subscribe) -> None:
+        """Makes the record of a configured application before its first subscriber comes; refuses one that differs."""
+        text = str(Filter.parse(ask.filter)) if ask.filter else None
+        with self._lock:
+            application = self._applications.get(ask.application) or self._recorded(ask, text)
+            refuse_difference(application.record, text, ask.mode)
+
+    def _recorded(self, ask: Subscribe, filter: str | None) -> Application:
         if len(self._applications) >= self._settings.max_applications:
             raise Unavailable(reason=f"there are {len(self._applications)} applications already (max_applications)")
         record = ApplicationRecord(self.dataset, ask.application, filter, ask.mode, self._start(ask.start))

@@ -13,7 +13,7 @@ import msgspec
 
 from tailrace.errors import DatabaseFailed, Fenced, MarkersNotSaved
 from tailrace.runtime.sqlite import Database
-from tailrace.updates.position import Marker
+from tailrace.updates.position import Marker, Position
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Marker).decode
@@ -49,3 +49,9 @@ class MarkerStore:
                 transaction.execute_many(_SAVE, rows)
         except DatabaseFailed as error:
             raise MarkersNotSaved(path=str(self._ledger.path), reason=str(error)) from error
+
+
+def greatest_marker(ledger: Database, dataset: str) -> Position | None:
+    """The furthest place that any flow of a dataset has acknowledged; None if there is none."""
+    rows = ledger.read("SELECT marker FROM markers WHERE dataset = ?", (dataset,))
+    return max((_decode(marker).position for (marker,) in rows), default=None)

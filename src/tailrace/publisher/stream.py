@@ -142,6 +142,11 @@ class Stream:
         return caravan.behind_bytes(rider) if caravan and rider else 0
 
     @property
+    def open_tokens(self) -> int:
+        """Tokens and notices that were sent and await their acknowledgement."""
+        return len(self._tokens)
+
+    @property
     def riding(self) -> str:
         """The caravan that the stream rides, empty if none."""
         caravan = self._caravan
@@ -305,7 +310,7 @@ class Stream:
         self._read = last.batch.checkpoint
         self._checkpoints.append(self._read)
         if updates.num_rows:
-            size = updates.nbytes
+            size = updates.get_total_buffer_size()
             self.updates_rate.add(updates.num_rows)
             self.bytes_rate.add(size)
             self._bytes_since_token += size

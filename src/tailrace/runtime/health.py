@@ -7,7 +7,7 @@ there are any. One thread accepts; a few more answer, so that a client that dawd
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
 from threading import BoundedSemaphore, Thread
@@ -57,9 +57,9 @@ class HealthServer:
     """Serves from construction until `close`. Port 0 takes a free one: see `address`."""
 
     def __init__(
-        self, metrics: Iterable[Metrics], readiness: Readiness, *, host: str = "127.0.0.1", port: int = 0
+        self, metrics: Collection[Metrics], readiness: Readiness, *, host: str = "127.0.0.1", port: int = 0
     ) -> None:
-        registries = list(metrics)
+        registries = metrics  # looked at anew for each scrape: a role's parts register theirs as they open
 
         class Handler(_Handler):
             answers: ClassVar[dict[str, Callable[[], Answer]]] = {

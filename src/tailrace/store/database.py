@@ -118,7 +118,7 @@ class Database:
             raise FsyncFailed(path=str(self.path), reason=reason) from error
 
     def get(self, table: str, keys: Sequence[bytes]) -> list[bytes | None]:
-        reader = self._reader(table)
+        reader = self._table(table)
         try:
             return list(reader.get(list(keys)))
         except Exception as error:
@@ -130,7 +130,7 @@ class Database:
         if end is not None:
             read.set_iterate_upper_bound(end)
         try:
-            yield from self._reader(table).items(from_key=begin, read_opt=read)
+            yield from self._table(table).items(from_key=begin, read_opt=read)
         except NotFound:
             raise
         except Exception as error:
@@ -151,11 +151,14 @@ class Database:
             _log.warning("%s", _failed(self.path, error))
         self._rocks = None
 
+    def _table(self, name: str) -> Any:
+        if name not in self._handles or name == HEADER_FAMILY:
+            raise NotFound(what="table", name=name, remedy="a table is made by the first write to it")
+        return self._reader(name)
+
     def _reader(self, table: str) -> Any:
         found = self._readers.get(table)
         if found is None:
-            if table not in self._handles:
-                raise NotFound(what="table", name=table, remedy="a table is made by the first write to it")
             found = self._readers[table] = self._rocks.get_column_family(table)
         return found
 

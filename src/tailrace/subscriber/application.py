@@ -53,7 +53,7 @@ class Application:
         raise NotImplementedError
 
     def on_token(self, token: Token) -> bool | None:
-        """All updates up to the token were processed. False defers its acknowledgement to `Subscription.acknowledge`."""
+        """All updates up to the token were processed. False defers it to `Subscription.acknowledge`."""
         return True
 
     def on_shard_revoked(self, shard: int) -> None:

@@ -100,21 +100,19 @@ class Delivery:
         self._lease.check()
         try:
             self._application.on_updates(piece)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it raises, the policy decides what follows
             return Failure(0, error)
         return None
 
     def _run_each(self, piece: UpdateBatch) -> Failure | None:
         on_update, now, lease = self._application.on_update, self._now, self._lease
-        done = 0
-        for update in piece:
+        for done, update in enumerate(piece):
             if now() > lease.until:
                 raise lease.reason()
             try:
                 on_update(update)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - as above
                 return Failure(done, error)
-            done += 1
         return None
 
     def _isolate(self, batch: UpdateBatch, failure: Failure) -> list[DeadUpdate]:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
@@ -71,7 +71,7 @@ class Session:
         self.through: Position | None = None
         self.settled = False  # something came after `Opened`: this publisher is of use
         self._repeats_until: Position | None = None  # what came in an earlier session comes again up to here
-        self._handlers: dict[type, Callable[[Any, pa.RecordBatch], None]] = {
+        self._handlers: dict[type, Callable[[Any, Any], None]] = {
             messages.Updates: self._on_updates,
             messages.Heartbeat: self._on_heartbeat,
             messages.Token: self._on_token,
@@ -254,7 +254,7 @@ class Session:
         opened = self._receiving()
         for attempts in sorted({each.attempts for each in dead}):
             letters = [each for each in dead if each.attempts == attempts]
-            rows = pa.concat_batches([each.data for each in letters])
+            rows = cast(Any, pa).concat_batches([each.data for each in letters])
             self._send(messages.BuryDead(opened.session, as_stream(rows), [each.error for each in letters], attempts))
 
     def _send(self, message: messages.Message, timeout_s: float = ACKNOWLEDGE_TIMEOUT_S) -> None:

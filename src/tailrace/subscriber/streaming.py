@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tailrace.runtime.clock import SYSTEM_CLOCK, Clock
 from tailrace.subscriber.application import Application, StopSubscription
-from tailrace.subscriber.subscription import Subscription, subscribe
+from tailrace.subscriber.subscription import subscribe
 from tailrace.updates.batch import UpdateBatch
 from tailrace.updates.filters import Filter
 from tailrace.updates.position import LinePosition
@@ -33,12 +33,15 @@ class _HandOver(Application):
 
     def on_updates(self, batch: UpdateBatch) -> None:
         self._done.clear()
-        self.put(batch)
+        self._put(batch)
         self._done.wait()
         if self._abandoned:
             raise StopSubscription("its consumer stopped iterating")
 
-    def put(self, batch: UpdateBatch | None) -> None:
+    def end(self) -> None:
+        self._put(None)
+
+    def _put(self, batch: UpdateBatch | None) -> None:
         if not self._abandoned:
             self._loop.call_soon_threadsafe(self.batches.put_nowait, batch)
 
@@ -63,7 +66,7 @@ async def stream(
     subscriber: str | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> AsyncIterator[UpdateBatch]:
-    """The updates of `tailrace://host:port/dataset`, as `subscribe` delivers them. Raises what ends the subscription."""
+    """The updates of `tailrace://host:port/dataset`, as `subscribe` delivers them; raises why they end."""
     hand_over = _HandOver(asyncio.get_running_loop())
     subscription = subscribe(
         url,
@@ -77,9 +80,8 @@ async def stream(
         tls=tls,
         subscriber=subscriber,
         clock=clock,
+        on_end=hand_over.end,
     )
-    watcher = threading.Thread(target=_tell_the_end, args=(subscription, hand_over), daemon=True)
-    watcher.start()
     try:
         while (batch := await hand_over.batches.get()) is not None:
             yield batch
@@ -87,15 +89,6 @@ async def stream(
         if subscription.failed is not None:
             raise subscription.failed
     finally:
+        subscription.stop()
         hand_over.abandon()
-        await asyncio.shield(asyncio.to_thread(_close, subscription, watcher))
-
-
-def _tell_the_end(subscription: Subscription, hand_over: _HandOver) -> None:
-    subscription.ended.wait()
-    hand_over.put(None)
-
-
-def _close(subscription: Subscription, watcher: threading.Thread) -> None:
-    subscription.close()
-    watcher.join()
+        await asyncio.shield(asyncio.to_thread(subscription.close))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -62,6 +63,7 @@ class Subscription:
         clock: Clock = SYSTEM_CLOCK,
         reconnect: Backoff = RECONNECT,
         random: Random | None = None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         require_callback(application)
         self._wanted = wanted
@@ -78,6 +80,7 @@ class Subscription:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._ended = threading.Event()
+        self._on_end = on_end
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"tailrace-{wanted.application}", daemon=True)
         atexit.register(self.close)
@@ -110,13 +113,17 @@ class Subscription:
         """Acknowledges everything up to a position of the application's own choice, without a token."""
         self._current(f"position {position}").acknowledge_through(position)
 
-    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Lets a running callback finish, acknowledges what was processed, and leaves. Does not raise `failed`."""
+    def stop(self) -> None:
+        """Asks for the end without waiting for it; safe to call from a callback."""
         self._closing.set()
         with self._lock:
             session = self._session
         if session is not None:
             session.end(Closing())
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Lets a running callback finish, acknowledges what was processed, and leaves. Does not raise `failed`."""
+        self.stop()
         if threading.current_thread() is self._thread:
             return
         self._thread.join(min(timeout_s, PATIENT_CLOSE_S))
@@ -153,11 +160,12 @@ class Subscription:
             self._ledger.state = "closed"
         except Closing:
             self._ledger.state = "closed"
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - a thread's last resort: `wait` raises it for the user
             self._fail(error)
         finally:
             atexit.unregister(self.close)
             self._ended.set()
+            self._on_end()
 
     def _fail(self, error: BaseException) -> None:
         self._failed = error
@@ -267,11 +275,13 @@ def subscribe(
     subscriber: str | None = None,
     clock: Clock = SYSTEM_CLOCK,
     reconnect: Backoff = RECONNECT,
+    on_end: Callable[[], None] = lambda: None,
 ) -> Subscription:
     """Hands the updates of `tailrace://host:port/dataset` to `application_object`, in a thread of its own.
 
     `application` names the consumer whose place in the log is kept; `start` is where a new one begins ('earliest',
     'latest' or a line@position). What is wrong with the arguments is raised here, everything later by `wait`.
+    `on_end` is called as the last thing in that thread, however the subscription ended.
     """
     asked = wanted(
         url,
@@ -284,7 +294,9 @@ def subscribe(
         tls=tls,
         subscriber=subscriber,
     )
-    return Subscription(asked, application_object, ErrorPolicy.named(error_policy), clock=clock, reconnect=reconnect)
+    return Subscription(
+        asked, application_object, ErrorPolicy.named(error_policy), clock=clock, reconnect=reconnect, on_end=on_end
+    )
 
 
 def comes_back(error: TailraceError) -> bool:

@@ -60,6 +60,17 @@ load_u32: Any = intrinsic(_load(32, types.uint32))
 load_u16: Any = intrinsic(_load(16, types.uint16))
 
 
+def _trailing_zeros(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+# How many low bits of a uint64 are zero; 64 of zero.
+trailing_zeros: Any = intrinsic(_trailing_zeros)
+
+
 @inlined
 def same_bytes(left: Bytes, left_at: Number, right: Bytes, right_at: Number, length: Number) -> bool:
     """memcmp() == 0, eight bytes a step; the last step overlaps the one before it."""

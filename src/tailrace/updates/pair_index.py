@@ -59,7 +59,10 @@ class PairIndex:
     def _shapes(self) -> tuple[Int32s, Int32s] | None:
         shapes = np.empty(self._rows, np.int32)
         first_rows = np.empty(MAX_SHAPES, np.int32)
-        found = _number(self.offsets, self.present, self.keys.offsets, self.keys.data, shapes, first_rows)
+        key_offsets = self.keys.offsets
+        found = _number(
+            self.offsets, self.present, key_offsets, key_offsets.view(np.uint8), self.keys.data, shapes, first_rows
+        )
         return None if found < 0 else (shapes, first_rows[:found])
 
     def _slot(self, row: int, wanted: Bytes) -> int:
@@ -113,41 +116,59 @@ def _place(offsets: Int32s, shapes: Int32s, slots: Int32s) -> Int32s:
 
 
 @inlined
-def _signature(key_offsets: Int32s, keys: Bytes, first: Number, end: Number) -> Number:
+def _signature(keys: Bytes, start: Number, stop: Number, pairs: Number) -> Number:
     """A number that differs for most different shapes: how many names, how long together, how the first one begins."""
-    start, stop = np.int64(key_offsets[first]), np.int64(key_offsets[end])
     head = load_u64(keys, start) if stop - start >= 8 else np.uint64(0)
-    return head ^ (np.uint64(end - first) << np.uint64(48)) ^ (np.uint64(stop - start) << np.uint64(24))
+    return head ^ (np.uint64(pairs) << np.uint64(48)) ^ (np.uint64(stop - start) << np.uint64(24))
 
 
 @inlined
-def _same_shape(key_offsets: Int32s, keys: Bytes, left: Number, right: Number, pairs: Number) -> bool:
-    left_start, right_start = np.int64(key_offsets[left]), np.int64(key_offsets[right])
-    shift = right_start - left_start
-    for pair in range(1, pairs + 1):
-        if np.int64(key_offsets[right + pair]) - np.int64(key_offsets[left + pair]) != shift:
+def _same_lengths(offset_bytes: Bytes, left: Number, right: Number, pairs: Number, shift: Number) -> bool:
+    """Whether all offsets from `left` on differ from those from `right` on by `shift`, two offsets a step.
+
+    `right` comes later, so that no step borrows from its upper offset to its lower one; the last step may overlap.
+    """
+    both = np.uint64(shift) * np.uint64(0x1_0000_0001)
+    last = 4 * (pairs - 1)
+    at = np.int64(0)
+    while at < last:
+        if load_u64(offset_bytes, 4 * right + at) - load_u64(offset_bytes, 4 * left + at) != both:
             return False
-    return same_bytes(keys, left_start, keys, right_start, np.int64(key_offsets[left + pairs]) - left_start)
+        at += 8
+    return bool(load_u64(offset_bytes, 4 * right + last) - load_u64(offset_bytes, 4 * left + last) == both)
 
 
 @kernel
 def _number(
-    offsets: Int32s, present: Flags, key_offsets: Int32s, keys: Bytes, shapes: Int32s, first_rows: Int32s
+    offsets: Int32s,
+    present: Flags,
+    key_offsets: Int32s,
+    offset_bytes: Bytes,
+    keys: Bytes,
+    shapes: Int32s,
+    first_rows: Int32s,
 ) -> int:
     """Numbers the shapes of all rows, the one of the row before tried first; -1 where there are too many."""
     signatures = np.empty(len(first_rows), np.uint64)
-    starts = np.empty(len(first_rows), np.int64)
+    firsts = np.empty(len(first_rows), np.int64)
     found = 0
     shape = 0
     for row in range(len(shapes)):
-        first, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        first = np.int64(offsets[row])
+        pairs: Number = np.int64(offsets[row + 1]) - first
         if len(present) and not present[row]:
-            end = first
-        signature = _signature(key_offsets, keys, first, end)
+            pairs = 0
+        start, stop = np.int64(key_offsets[first]), np.int64(key_offsets[first + pairs])
+        signature = _signature(keys, start, stop, pairs)
         tried = 0
         while tried < found:
-            if signatures[shape] == signature and _same_shape(key_offsets, keys, starts[shape], first, end - first):
-                break
+            if signatures[shape] == signature:
+                begin = np.int64(key_offsets[firsts[shape]])
+                if pairs == 0 or (
+                    _same_lengths(offset_bytes, firsts[shape], first, pairs, start - begin)
+                    and same_bytes(keys, begin, keys, start, stop - start)
+                ):
+                    break
             shape = 0 if shape + 1 == found else shape + 1
             tried += 1
         if tried == found:
@@ -155,7 +176,7 @@ def _number(
                 return -1
             shape = found
             signatures[shape] = signature
-            starts[shape] = first
+            firsts[shape] = first
             first_rows[shape] = row
             found += 1
         shapes[row] = shape

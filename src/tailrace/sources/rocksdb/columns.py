@@ -272,7 +272,7 @@ def build(
     table, operation = _words(rows, sums, tables)
     return pa.RecordBatch.from_arrays(
         [
-            _shards(buffers[_A_SHARD], addresses[_A_SHARD], sums, keys, shards),
+            _shards(buffers[_A_SHARD], int(addresses[_A_SHARD]), sums, keys, shards),
             _constants.rows(era, pa.int32(), count),
             _array(pa.int64(), count, [None, buffers[_A_SEQUENCE]]),
             _constants.rows(0, pa.int32(), count),

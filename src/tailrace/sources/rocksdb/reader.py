@@ -72,6 +72,7 @@ class Reader:
         self._families = log.families()
         self._prepared = PreparedTransactions(self._search_prepared)
         self._plain: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None = None
+        self._newest = -1  # the number of the newest file when last looked
         self.held_back = False  # whether the next record waits for the horizon
 
     def __enter__(self) -> Reader:
@@ -256,8 +257,15 @@ class Reader:
         updates = self._updates() if sums[Sum.ROWS] else EMPTY_UPDATES
         records = cursor.records
         log_bytes = int(records[last, Record.OFFSET] + records[last, Record.LENGTH] - records[first, Record.OFFSET])
-        at_head = cursor.at_end and cursor.taken == cursor.available
-        return LogBatch(updates, Checkpoint(Position(self._era, through), self.witness), log_bytes, at_head)
+        checkpoint = Checkpoint(Position(self._era, through), self.witness)
+        return LogBatch(updates, checkpoint, log_bytes, self._at_head(cursor))
+
+    def _at_head(self, cursor: LogCursor) -> bool:
+        if not cursor.at_end or cursor.taken < cursor.available:
+            return False
+        if self._newest != cursor.file.number:
+            self._newest = self._log.files()[-1].number
+        return self._newest == cursor.file.number
 
     def _updates(self) -> pa.RecordBatch:
         batch = build(self._rows, self._sums, self._era, self._families.names, self._shards)

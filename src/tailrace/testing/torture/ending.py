@@ -1,23 +1,32 @@
 """SIGTERM as an event.
 
-A thread waits for the signal, which all others block: a handler would run in the midst of whatever the main thread
-does, and setting an event that the main thread is just waiting for can then wait for ever.
+The signal may reach any thread of the process, those of numpy and gRPC included, so blocking it in our own does not help;
+and a Python handler runs in the midst of whatever the main thread does, where setting an event that this very thread is
+about to wait for can hang. So the handler does nothing, and a thread waits for the byte that Python writes on arrival.
 """
 
 from __future__ import annotations
 
 import signal
+import socket
 import threading
+from typing import Final
+
+_kept: Final[list[socket.socket]] = []  # open for the life of the process: Python writes to one at every signal
 
 
 def end_on_sigterm() -> threading.Event:
-    """An event that SIGTERM sets. Call it before any thread is started: they inherit what is blocked."""
+    """An event that SIGTERM sets. Call it from the main thread, once."""
     ended = threading.Event()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    told, telling = socket.socketpair()
+    telling.setblocking(False)
+    signal.set_wakeup_fd(telling.fileno())
+    signal.signal(signal.SIGTERM, lambda *_: None)
 
     def wait() -> None:
-        signal.sigwait({signal.SIGTERM})
+        told.recv(1)
         ended.set()
 
     threading.Thread(target=wait, name="sigterm", daemon=True).start()
+    _kept.extend((told, telling))
     return ended

@@ -24,7 +24,6 @@ from tailrace.testing.torture.records import (
 from tailrace.updates.batch import UpdateBatch
 from tailrace.updates.position import Position
 
-
 LOOK_S: Final = 0.2
 
 

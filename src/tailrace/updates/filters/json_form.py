@@ -10,7 +10,7 @@ Everything is {"and": []}. Bounds are decimal text, as JSON numbers lose digits.
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from typing import Any
 
 from tailrace.errors import FilterInvalid
 from tailrace.updates.filters import checks
@@ -66,8 +66,8 @@ class _Reader:
 
     def expression(self, value: object, depth: int) -> Expression:
         if depth > MAX_DEPTH:
-            self._fail(value, f"nested more than {MAX_DEPTH} deep")
-        kind, body = self._single(value, "a filter such as {\"exists\": {\"pair\": \"name\"}}")
+            raise self._error(value, f"nested more than {MAX_DEPTH} deep")
+        kind, body = self._single(value, 'a filter such as {"exists": {"pair": "name"}}')
         match kind:
             case "and" | "or":
                 parts = tuple(self.expression(part, depth + 1) for part in self._list(body))
@@ -88,67 +88,64 @@ class _Reader:
             case "matches":
                 key, pattern = self._fields(body, "pattern")
                 return Matches(key, self._pattern(pattern))
-        self._fail(value, f"{kind!r} is no kind of filter")
+        raise self._error(value, f"{kind!r} is no kind of filter")
 
     def _single(self, value: object, wanted: str) -> tuple[str, Any]:
         if not isinstance(value, dict) or len(value) != 1:
-            self._fail(value, f"expected {wanted}")
-        (kind, body), = value.items()
+            raise self._error(value, f"expected {wanted}")
+        ((kind, body),) = value.items()
         return kind, body
 
     def _list(self, value: object) -> list[Any]:
         if not isinstance(value, list):
-            self._fail(value, "expected a list")
+            raise self._error(value, "expected a list")
         return value
 
     def _fields(self, body: object, *names: str) -> tuple[Any, ...]:
         if not isinstance(body, dict) or set(body) != {"key", *names}:
-            self._fail(body, f"expected an object of key, {', '.join(names)}")
+            raise self._error(body, f"expected an object of key, {', '.join(names)}")
         return (self._key(body["key"]), *(body[name] for name in names))
 
     def _key(self, value: object) -> Key:
         kind, name = self._single(value, 'a key such as {"pair": "name"}')
         name = self._text(name)
         if kind not in ("pair", "column"):
-            self._fail(value, "a key is a pair or a column")
+            raise self._error(value, "a key is a pair or a column")
         if kind == "column" and name not in COLUMNS:
-            self._fail(value, f"there is no column {name!r}; columns are {', '.join(sorted(COLUMNS))}")
+            raise self._error(value, f"there is no column {name!r}; columns are {', '.join(sorted(COLUMNS))}")
         return Key(name, is_column=kind == "column")
 
     def _text(self, value: object) -> str:
         if not isinstance(value, str):
-            self._fail(value, "expected text")
+            raise self._error(value, "expected text")
         try:
             value.encode()
         except UnicodeEncodeError:
-            self._fail(value, "the text has half of a surrogate pair")
+            raise self._error(value, "the text has half of a surrogate pair")
         return value
 
     def _value(self, key: Key, value: object) -> str:
         kept, problem = checks.value_of(key, self._text(value))
         if problem:
-            self._fail(value, problem)
+            raise self._error(value, problem)
         return kept
 
     def _values(self, key: Key, values: object) -> tuple[str, ...]:
         if not self._list(values):
-            self._fail(values, "expected one value at least")
+            raise self._error(values, "expected one value at least")
         return tuple(sorted({self._value(key, value) for value in self._list(values)}))
 
     def _bound(self, key: Key, value: object) -> Any:
         number, problem = checks.bound_of(key, self._text(value))
         if problem:
-            self._fail(value, problem)
+            raise self._error(value, problem)
         return number
 
     def _pattern(self, value: object) -> str:
         problem = checks.pattern_problem(self._text(value))
         if problem:
-            self._fail(value, problem)
+            raise self._error(value, problem)
         return self._text(value)
-
-    def _fail(self, part: object, reason: str) -> NoReturn:
-        raise self._error(part, reason)
 
     def _error(self, part: object, reason: str) -> FilterInvalid:
         text = json.dumps(self._whole, default=repr)

@@ -60,7 +60,7 @@ class Interval:
         self.is_long = not (_is_short(low) and _is_short(high))
 
     def whole(self, scale: int = 0) -> tuple[int, int]:
-        """The whole numbers within, after both bounds were multiplied by ten to the `scale`: (1, 0) if there are none."""
+        """The whole numbers within, both bounds multiplied by ten to the `scale` first: (1, 0) if there are none."""
         low = _ceiling(_clamped(self.low, scale))
         high = _floor(_clamped(self.high, scale))
         return (low, high) if low <= high else (1, 0)

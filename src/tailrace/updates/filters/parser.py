@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Final, NoReturn
+from typing import Final
 
+from tailrace.errors import FilterInvalid
 from tailrace.updates.filters import checks
 from tailrace.updates.filters.syntax import (
     COLUMNS,
@@ -58,7 +59,7 @@ class Parser:
             raise invalid(self.text, 0, "an empty filter; write TRUE for everything")
         found = self._filter()
         if self._token.kind != "end":
-            self._fail("expected AND, OR or the end")
+            raise self._expected("expected AND, OR or the end")
         return found
 
     # ---- tokens -------------------------------------------------------------------------------------------------
@@ -81,11 +82,11 @@ class Parser:
 
     def _demand(self, kind: str, value: str) -> None:
         if not self._took(kind, value):
-            self._fail(f"expected {value}")
+            raise self._expected(f"expected {value}")
 
-    def _fail(self, expected: str) -> NoReturn:
+    def _expected(self, expected: str) -> FilterInvalid:
         token = self._token
-        raise invalid(self.text, token.at, f"{expected}, found {token.shown}")
+        return invalid(self.text, token.at, f"{expected}, found {token.shown}")
 
     def _placed(self, expression: Expression, at: int) -> Expression:
         self.places[id(expression)] = at
@@ -134,16 +135,16 @@ class Parser:
     def _key(self) -> Key:
         token = self._token
         if token.kind == "keyword":
-            self._fail('expected a key (a key named like a keyword stands in "double quotes")')
+            raise self._expected('expected a key (a key named like a keyword stands in "double quotes")')
         if token.kind == "text":
-            self._fail('expected a key (a key stands bare or in "double quotes")')
+            raise self._expected('expected a key (a key stands bare or in "double quotes")')
         if token.kind not in ("name", "quoted"):
-            self._fail("expected a key, NOT, EXISTS or '('")
+            raise self._expected("expected a key, NOT, EXISTS or '('")
         self._take()
         if token.kind == "name" and token.value == "pairs" and self._took("symbol", "["):
             name = self._token
             if name.kind not in ("text", "quoted"):
-                self._fail("expected the pair's name in quotes")
+                raise self._expected("expected the pair's name in quotes")
             self._take()
             self._demand("symbol", "]")
             return Key(name.value)
@@ -167,14 +168,14 @@ class Parser:
             return Between(key, low, self._number(key))
         if self._took("keyword", "MATCHES"):
             return Matches(key, self._pattern())
-        self._fail("expected =, !=, IN, BETWEEN or MATCHES")
+        raise self._expected("expected =, !=, IN, BETWEEN or MATCHES")
 
     # ---- values -------------------------------------------------------------------------------------------------
 
     def _value(self, key: Key) -> str:
         token = self._token
         if token.kind not in ("text", "number"):
-            self._fail("expected a value in 'single quotes' or a number")
+            raise self._expected("expected a value in 'single quotes' or a number")
         value, problem = checks.value_of(key, token.value)
         if problem:
             raise invalid(self.text, token.at, problem)
@@ -187,14 +188,14 @@ class Parser:
         while self._took("symbol", ","):
             values.add(self._value(key))
         if not self._took("symbol", ")"):
-            self._fail("expected ',' or ')'")
+            raise self._expected("expected ',' or ')'")
         return tuple(sorted(values))
 
     def _number(self, key: Key) -> Decimal:
         token = self._token
         is_time = key.is_column and key.name == TIME_COLUMN
         if token.kind not in ("text", "number"):
-            self._fail("expected a number" + (" or a time in quotes" if is_time else ""))
+            raise self._expected("expected a number" + (" or a time in quotes" if is_time else ""))
         number, problem = checks.bound_of(key, token.value)
         if problem:
             raise invalid(self.text, token.at, problem)
@@ -204,7 +205,7 @@ class Parser:
     def _pattern(self) -> str:
         token = self._token
         if token.kind != "text":
-            self._fail("expected a regular expression in 'single quotes'")
+            raise self._expected("expected a regular expression in 'single quotes'")
         problem = checks.pattern_problem(token.value)
         if problem:
             raise invalid(self.text, token.at, problem)

@@ -34,7 +34,7 @@ def tag_of(data: Bytes, start: Number, end: Number) -> Number:
             word |= np.uint64(data[start + at]) << np.uint64(8 * at)
         return word
     state = np.uint64(size) * _PRIME
-    at = np.int64(start)
+    at: Number = start
     while at < end - 8:
         state = (state ^ load_u64(data, at)) * _PRIME
         state ^= state >> np.uint64(32)
@@ -70,7 +70,7 @@ def confirm(flags: Flags, places: Int32s, offsets: Int32s, data: Bytes, wanted: 
 @kernel
 def any_equal(tags: Tags, wanted: Tags) -> Flags:
     """Whether a tag is one of a few."""
-    flags = tags == wanted[0]
+    flags: Flags = tags == wanted[0]
     for word in range(1, len(wanted)):
         for row in range(len(tags)):
             flags[row] |= tags[row] == wanted[word]

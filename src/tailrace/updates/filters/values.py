@@ -134,7 +134,7 @@ class Texts:
         rows = len(self._places)
         floats, kinds = np.empty(rows, np.float64), np.empty(rows, np.uint8)
         held = self._column
-        if read_numbers(self._places, held.offsets, held.data, self._valid, floats, kinds, MAX_NUMBER_BYTES):
+        if read_numbers(self._tags, self._places, held.offsets, held.data, floats, kinds, MAX_NUMBER_BYTES):
             for row in np.flatnonzero(kinds == UNREAD).tolist():
                 floats[row] = float(self._bytes(row))
                 kinds[row] = LONG

@@ -1,0 +1,43 @@
+"""Which era a log is in when its role opens it: asked of the coordinator, with the log's identity and what was acknowledged.
+
+A folder that was emptied has another identity, and one that was restored from a backup ends before a marker: both are a
+fork, and the era rises. The greatest marker stands in the publisher's ledger, in the same data folder where store and
+publisher share a node.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tailrace.cli.roles.assembly import PUBLISHER_FOLDER, Assembly
+from tailrace.coordination.lines import register_line
+from tailrace.publisher.ledger import FILE_NAME, open_ledger
+from tailrace.publisher.markers import greatest_marker
+from tailrace.sources.rocksdb.files import identity
+from tailrace.sources.rocksdb.source import RocksDBSource
+from tailrace.updates.position import Position
+
+
+def era_of_folder(assembly: Assembly, dataset: str, path: Path) -> int:
+    """Registers the RocksDB in `path` as the only copy of the dataset's line."""
+    acknowledged = acknowledged_through(assembly, dataset)
+    head = head_of(dataset, path) if acknowledged else None
+    return register_line(assembly.coordinator(), dataset, identity(path), head=head, acknowledged=acknowledged)
+
+
+def acknowledged_through(assembly: Assembly, dataset: str) -> Position | None:
+    """The greatest marker of any of the dataset's flows on this node; None if there is none."""
+    folder = assembly.folder(PUBLISHER_FOLDER)
+    if not (folder / FILE_NAME).exists():
+        return None
+    with open_ledger(folder) as ledger:
+        return greatest_marker(ledger, dataset)
+
+
+def head_of(dataset: str, path: Path) -> Position:
+    """Where the log ends, whatever era that is in."""
+    source = RocksDBSource(path, line=dataset, era=0, shards=1)
+    try:
+        return source.bounds().through
+    finally:
+        source.close()
