@@ -179,7 +179,7 @@ class CoordinatorContract:
         claim = session.claim("flow")
         assert claim is not None
         assert 0 < session.lease_left_s() <= world.short_lease_s
-        assert session.lost.wait(2 * world.short_lease_s) is False
+        assert session.lost.wait(1.25 * world.short_lease_s) is False
         assert session.lease_left_s() > 0
         assert two.open_session("p2").claim("flow") is None
 

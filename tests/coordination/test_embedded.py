@@ -3,8 +3,9 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from errno import EIO
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
 from threading import Event
@@ -14,6 +15,7 @@ from tests.coordination.contract import WAIT_S, CoordinatorContract, until_claim
 
 from tailrace.coordination.embedded import MAX_CHANGES_KEPT, EmbeddedCoordinator
 from tailrace.coordination.interface import Coordinator, Topic
+from tailrace.coordination.leases import LeaseFile
 from tailrace.errors import CoordinatorUnavailable, VersionTooNew
 from tailrace.runtime.clock import SystemClock
 from tailrace.testing.clock import ManualClock
@@ -33,7 +35,7 @@ class PausableClock(SystemClock):
 
 
 class EmbeddedWorld:
-    short_lease_s = 1.0
+    short_lease_s = 2.0
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -141,7 +143,7 @@ def test_a_killed_process_s_claims_are_free_long_before_its_lease_ends(
 def test_a_stopped_process_s_claims_are_free_after_its_lease_and_it_learns_of_it(
     tmp_path: Path, coordinator: EmbeddedCoordinator
 ) -> None:
-    with process(HOLDER, tmp_path, 1) as holder:
+    with process(HOLDER, tmp_path, 2) as holder:
         assert line_of(holder) == "1"
         session = coordinator.open_session("standby")
         holder.send_signal(SIGSTOP)
@@ -201,24 +203,115 @@ def test_lease_files_that_belong_to_no_session_are_removed(tmp_path: Path) -> No
     assert list((tmp_path / "sessions").iterdir()) == []
 
 
-def test_a_full_disk_refuses_changes_and_costs_nobody_a_lease(tmp_path: Path) -> None:
-    is_full = Event()
-
+def full_disk(is_full: Event) -> Callable[[], None]:
     def before_commit() -> None:
         if is_full.is_set():
             raise sqlite3.OperationalError("database or disk is full")
 
-    with EmbeddedCoordinator(tmp_path, before_commit=before_commit) as coordinator:
-        session = coordinator.open_session("p1", lease_s=1.0)
+    return before_commit
+
+
+def test_a_full_disk_refuses_changes_and_costs_nobody_a_lease(tmp_path: Path) -> None:
+    is_full = Event()
+    with EmbeddedCoordinator(tmp_path, before_commit=full_disk(is_full)) as coordinator:
+        session = coordinator.open_session("p1", lease_s=2.0)
         assert session.claim("flow") is not None
         is_full.set()
         with pytest.raises(CoordinatorUnavailable, match="the disk is full"):
             coordinator.create("a", b"")
-        assert session.lost.wait(2.0) is False
+        assert session.lost.wait(2.5) is False
         assert session.lease_left_s() > 0
         assert coordinator.get("a") is None
         is_full.clear()
         assert coordinator.create("a", b"") is True
+
+
+def test_a_process_that_stands_still_in_the_middle_of_a_change_is_reported(tmp_path: Path) -> None:
+    with EmbeddedCoordinator(tmp_path, busy_timeout_s=0.05) as coordinator:
+        session = coordinator.open_session("p1")
+        other = sqlite3.connect(tmp_path / "coordination.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(CoordinatorUnavailable, match="another process has held its lock"):
+            session.claim("flow")
+        assert coordinator.get("a") is None
+        other.close()
+        assert session.claim("flow") is not None
+
+
+def test_a_keeper_that_cannot_do_its_work_is_not_ready_and_recovers(tmp_path: Path) -> None:
+    is_full, failed_twice, failures = Event(), Event(), []
+
+    def before_commit() -> None:
+        if is_full.is_set():
+            failures.append(1)
+            if len(failures) == 2:
+                failed_twice.set()
+            raise sqlite3.OperationalError("database or disk is full")
+
+    with EmbeddedCoordinator(tmp_path, before_commit=before_commit) as coordinator:
+        is_full.set()
+        with sqlite3.connect(tmp_path / "coordination.db") as raw:
+            raw.execute("INSERT INTO sessions VALUES ('ghost', 'p9', '')")
+            raw.execute("INSERT INTO members VALUES ('g', 'p9', '', 'ghost')")
+        raw.close()
+        assert failed_twice.wait(WAIT_S)
+        assert [reason for reason in coordinator.not_ready() if "the disk is full" in reason]
+        watch = coordinator.watch(Topic("members", "g"))
+        is_full.clear()
+        assert watch.wait(WAIT_S)
+        assert coordinator.members("g") == []
+
+
+def test_a_session_that_cannot_be_opened_leaves_nothing(tmp_path: Path) -> None:
+    is_full = Event()
+    with EmbeddedCoordinator(tmp_path, before_commit=full_disk(is_full)) as coordinator:
+        is_full.set()
+        with pytest.raises(CoordinatorUnavailable):
+            coordinator.open_session("p1")
+        assert list((tmp_path / "sessions").iterdir()) == []
+
+
+def test_a_session_closed_while_the_disk_is_full_holds_nothing(tmp_path: Path) -> None:
+    is_full = Event()
+    with (
+        EmbeddedCoordinator(tmp_path, before_commit=full_disk(is_full)) as one,
+        EmbeddedCoordinator(tmp_path) as two,
+    ):
+        session = one.open_session("p1")
+        session.join("g", "p1")
+        session.claim("flow")
+        is_full.set()
+        session.close()
+        assert two.members("g") == []
+        assert until_claimed(two.open_session("p2"), two, "flow").epoch == 2
+        is_full.clear()
+
+
+def test_a_renewal_that_fails_is_tried_again_while_the_lease_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The renewing thread sees two failures of the file system; the lease outlives them."""
+    failures: list[float] = []
+    renew = LeaseFile.renew
+
+    def renew_with_failures(lease: LeaseFile, now: float, lease_s: float) -> bool:
+        if len(failures) < 2:
+            failures.append(now)
+            raise OSError(EIO, "Input/output error")
+        return renew(lease, now, lease_s)
+
+    monkeypatch.setattr(LeaseFile, "renew", renew_with_failures)
+    with EmbeddedCoordinator(tmp_path) as coordinator:
+        session = coordinator.open_session("p1", lease_s=4.0)
+        assert session.lost.wait(4.5) is False
+        assert len(failures) == 2
+        assert session.lease_left_s() > 0
+
+
+def test_a_folder_that_cannot_hold_leases_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sessions").touch()
+    with pytest.raises(CoordinatorUnavailable, match="sessions"):
+        EmbeddedCoordinator(tmp_path)
 
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tailrace.store.database import Database
 from tailrace.store.engine import Store
 from tailrace.store.options import StoreOptions
 
-WAIT_S = 10.0  # how long a test waits for what should come at once
+WAIT_S = 30.0  # how long a test waits for what should come at once (or after kernels were compiled)
 
 
 class HeldSyncer:

@@ -24,9 +24,10 @@ from tailrace.errors import (
     Unavailable,
 )
 from tailrace.updates.schema import EMPTY_UPDATES, UPDATE_SCHEMA
+from tailrace.wire.callers import Caller
 from tailrace.wire.client import Connection
 from tailrace.wire.messages import BuryDead, Done, Hello, HelloReply, Leave, ReadRange, Status, Subscribe, decode_reply
-from tailrace.wire.server import Server, Service
+from tailrace.wire.server import Server, Service, Stream
 
 SUBSCRIBE = Subscribe("shop", "cache", "c1")
 
@@ -173,6 +174,19 @@ def test_a_cancelled_stream_ends_a_waiting_read(service: SmallService, connectio
         for _ in reader:
             pass
     canceller.join()
+
+
+def test_a_stream_that_does_not_open_is_given_up_after_the_deadline() -> None:
+    class Stuck(SmallService):
+        def get(self, caller: Caller, ticket: bytes) -> Stream | None:
+            self.streaming.set()
+            self.stopped.wait(20)
+            return None
+
+    with Server("127.0.0.1:0", [Stuck()]) as server, Connection(server.address, timeout_s=0.2) as connection:
+        with pytest.raises(Disconnected):
+            connection.get(SUBSCRIBE)
+        assert isinstance(connection.call(Hello(), decode_reply, timeout_s=5), HelloReply)
 
 
 def test_shutdown_tells_the_services_and_lets_streams_end(service: SmallService, server: Server) -> None:

@@ -20,6 +20,7 @@ from tailrace.bench.measuring import PeakMemory, median, ratio_of_rounds
 from tailrace.bench.processes import RoleProcesses
 from tailrace.bench.replays import REPLAY_TIMEOUT_S, Replays, Round, start_replays
 from tailrace.bench.results import BenchOptions, BenchResult, Plot, Progress
+from tailrace.errors import TailraceError
 
 UPDATE_BYTES: Final = 1000
 PAPER_MB_S: Final = 350
@@ -106,7 +107,7 @@ def _with_one_stopped(replays: Replays, applications: int, stopped_s: float) -> 
     stopped, *others = replays.clients[:applications]
     with PeakMemory(replays.publisher.pid) as memory:
         for client in others:
-            client.ask("finish", timeout_s=REPLAY_TIMEOUT_S)
+            client.ask("finish", within_s=REPLAY_TIMEOUT_S)
         opened_at = replays.publisher.call("open_gate")
         stopped.signal(signal.SIGSTOP)
         try:
@@ -114,7 +115,9 @@ def _with_one_stopped(replays: Replays, applications: int, stopped_s: float) -> 
             threading.Event().wait(max(0.0, opened_at + stopped_s - time.monotonic()))
         finally:
             stopped.signal(signal.SIGCONT)
-    stopped.call("finish", timeout_s=REPLAY_TIMEOUT_S)
+    late = stopped.call("finish", within_s=REPLAY_TIMEOUT_S)
+    if late.updates < replays.logs["main"].updates:
+        raise TailraceError(reason=f"the stopped application received {late.updates} updates, some are missing")
     return {
         "stopped.publisher_rss_anon_mb": memory.peak_mb,
         "stopped.seconds": stopped_s,

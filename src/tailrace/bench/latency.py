@@ -1,7 +1,8 @@
 """Bench `latency`: from commit to callback under a steady load (Wormhole, Figure 9).
 
 Store and publisher in one process, writes fsynced in groups; one writer sends 5,000 writes/s of one 500 B update each
-by schedule (open loop); one application takes them through `on_updates`. After a warm-up every update counts.
+by schedule (open loop); one application takes them through `on_updates`. After a warm-up every update counts. Beside
+it stands what an fsync of one update takes on the same disk, with nothing else going on.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ DATASET: Final = "latency"
 UPDATE_BYTES: Final = 500
 FIRST_WRITES: Final = 200  # make the table, the connections and the compiled code
 DRAIN_TIMEOUT_S: Final = 60.0
+FSYNCS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +63,18 @@ def measure(size: Size, folder: Path, progress: Progress) -> BenchResult:
         application.ready()
         writer.ready()
         writer.call("warm_up", writes=FIRST_WRITES)
-        application.call("wait_for", updates=FIRST_WRITES, timeout_s=DRAIN_TIMEOUT_S)
+        application.call("wait_for", updates=FIRST_WRITES, within_s=DRAIN_TIMEOUT_S)
         application.call("forget")
         progress(f"{size.writes_s:g} writes/s", 0.2)
         written: Written = writer.call("write", writes_s=size.writes_s, seconds=size.warm_up_s + size.measured_s)
         progress("waiting for the last update", 0.95)
-        application.call("wait_for", updates=FIRST_WRITES + written.writes, timeout_s=DRAIN_TIMEOUT_S)
+        application.call("wait_for", updates=FIRST_WRITES + written.writes, within_s=DRAIN_TIMEOUT_S)
         found: Latencies = application.call("latencies", skip_s=size.warm_up_s)
-    return _result(size, written, found)
+        alone: dict[str, float] = writer.call("fsync_alone", folder=folder, count=FSYNCS)
+    return _result(size, written, found, alone)
 
 
-def _result(size: Size, written: Written, found: Latencies) -> BenchResult:
+def _result(size: Size, written: Written, found: Latencies, alone: dict[str, float]) -> BenchResult:
     figures: dict[str, float] = {
         **found.after_commit,
         "writes_s": written.writes / written.seconds,
@@ -91,6 +94,7 @@ def _result(size: Size, written: Written, found: Latencies) -> BenchResult:
         "latency",
         figures,
         paper={"p99_5_ms": 100},
+        peers=alone,
         notes=notes,
         plots=(Plot("From commit to callback", "ms", "% of updates", {"Tailrace": found.curve}, log_x=True),),
     )

@@ -56,7 +56,7 @@ class Replays:
         applications = self.connect(dataset, clients, callback=callback)
         riders = self.clients[: len(applications)]
         for rider in riders:
-            rider.ask("finish", timeout_s=REPLAY_TIMEOUT_S)
+            rider.ask("finish", within_s=REPLAY_TIMEOUT_S)
         opened_at = self.publisher.call("open_gate")
         return self._round(dataset, [rider.answer() for rider in riders], opened_at)
 

@@ -88,13 +88,13 @@ class SubscribingRole:
         if not self._replay.connected.wait(CONNECT_TIMEOUT_S):
             raise Unavailable(reason=f"no flows within {CONNECT_TIMEOUT_S:g} s: {self._subscription.status}")
 
-    def finish(self, timeout_s: float) -> Received:
+    def finish(self, within_s: float) -> Received:
         """Returns once the whole log was received, and leaves."""
         replay, subscription = self._replay, self._subscription
         assert replay is not None, "connect comes first"
         try:
-            if not replay.finished.wait(timeout_s):
-                raise Unavailable(reason=f"the log's end was not reached within {timeout_s:g} s: {subscription.status}")
+            if not replay.finished.wait(within_s):
+                raise Unavailable(reason=f"the log's end was not reached within {within_s:g} s: {subscription.status}")
             return Received(replay.updates, replay.finished_at)
         finally:
             self._leave()

@@ -60,10 +60,10 @@ class TimingRole(Application):
             self._updates += len(batch)
             self._changed.notify_all()
 
-    def wait_for(self, updates: int, timeout_s: float) -> None:
+    def wait_for(self, updates: int, within_s: float) -> None:
         """Returns once so many updates have come in all."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._updates >= updates, timeout_s):
+            if not self._changed.wait_for(lambda: self._updates >= updates, within_s):
                 raise Unavailable(reason=f"{self._updates} of {updates} updates came: {self._subscription.status}")
 
     def latencies(self, skip_s: float) -> Latencies:

@@ -7,9 +7,11 @@ two looks at the clock the thread sleeps.
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -72,6 +74,19 @@ class WritingRole:
         late_p50, late_p99 = np.quantile(late_s, (0.5, 0.99)) * 1000
         answer_p99 = float(np.quantile(answered_s, 0.99)) * 1000
         return Written(count, ended_at - started_at, float(late_p50), float(late_p99), answer_p99)
+
+    def fsync_alone(self, folder: Path, count: int) -> dict[str, float]:
+        """What the disk itself takes: appends of one update's size, each fsynced, with nothing else going on."""
+        took_s = np.empty(count)
+        record = b"x" * self._update_bytes
+        with (folder / "fsync-alone").open("wb", buffering=0) as file:
+            for number in range(count):
+                started = time.perf_counter()
+                file.write(record)
+                os.fdatasync(file.fileno())
+                took_s[number] = time.perf_counter() - started
+        p50, p99 = np.quantile(took_s, (0.5, 0.99)) * 1000
+        return {"fsync_p50_ms": float(p50), "fsync_p99_ms": float(p99)}
 
     def _put(self, number: int, due_us: int) -> Future[Any]:
         key, pairs = self._rows[number % _DISTINCT]

@@ -36,7 +36,7 @@ from tailrace.coordination.watches import WatchBoard
 from tailrace.errors import CoordinatorUnavailable, DatabaseBusy, DatabaseFull, Fenced, RecordTooLarge, TailraceError
 from tailrace.runtime.clock import SYSTEM_CLOCK, Clock
 from tailrace.runtime.logging import get_log
-from tailrace.runtime.sqlite import Database, Parameters, Row, Transaction
+from tailrace.runtime.sqlite import BUSY_TIMEOUT_S, Database, Parameters, Row, Transaction
 from tailrace.runtime.tasks import Workers
 
 log = get_log(__name__)
@@ -66,6 +66,7 @@ class EmbeddedCoordinator:
         *,
         clock: Clock = SYSTEM_CLOCK,
         poll_s: float = POLL_S,
+        busy_timeout_s: float = BUSY_TIMEOUT_S,
         before_commit: Callable[[], None] | None = None,
     ) -> None:
         self._folder = folder
@@ -74,15 +75,21 @@ class EmbeddedCoordinator:
         self._poll_s = poll_s
         self._boot = _boot_id()
         self._database = Database(
-            folder / "coordination.db", kind="coordination", migrations=_MIGRATIONS, before_commit=before_commit
+            folder / "coordination.db",
+            kind="coordination",
+            migrations=_MIGRATIONS,
+            busy_timeout_s=busy_timeout_s,
+            before_commit=before_commit,
         )
-        self._leases.mkdir(exist_ok=True)
         self._board = WatchBoard(clock)
         self._sessions = SessionSet(clock)
         self._trouble = ""
-        self._end_sessions_that_are_over()
-        self._remove_stray_leases()
-        self._last_number = self._newest_number()
+        try:
+            self._tidy_up()
+            self._last_number = self._newest_number()
+        except BaseException:
+            self._database.close()
+            raise
         self._workers = Workers("coordination", clock=clock)
         self._workers.start("leases", self._sessions.keep_renewed, self._workers.stop)
         self._workers.start("keeper", self._keep)
@@ -91,7 +98,8 @@ class EmbeddedCoordinator:
 
     def open_session(self, name: str, *, lease_s: float = LEASE_S) -> EmbeddedSession:
         session_id = uuid.uuid4().hex
-        lease = LeaseFile(self._leases / session_id, self._clock.monotonic() + lease_s)
+        with self._translated():
+            lease = LeaseFile(self._leases / session_id, self._clock.monotonic() + lease_s)
         try:
             with self._transaction() as transaction:
                 transaction.execute("INSERT INTO sessions VALUES (?, ?, ?)", (session_id, name, self._boot))
@@ -105,10 +113,16 @@ class EmbeddedCoordinator:
         return session
 
     def close_session(self, session: EmbeddedSession) -> None:
-        """For `EmbeddedSession.close` and a lost lease: gives everything back."""
+        """For `EmbeddedSession.close` and a lost lease: gives everything back.
+
+        Without its lease file a session is over for everyone, so that this also holds where the database is in trouble;
+        whichever keeper finds it then removes what is left of it.
+        """
         self._sessions.remove(session)
         try:
             self._end_sessions([session.id])
+        except TailraceError as error:
+            log.warning("session ended, not removed yet", session=session.id, error=str(error))
         finally:
             session.close_lease()
 
@@ -229,7 +243,7 @@ class EmbeddedCoordinator:
                 self._trouble = ""
             except TailraceError as error:  # reported by `not_ready`, and tried again at the next look
                 if not self._trouble:
-                    log.warning("coordinator in trouble", exception_text=str(error))
+                    log.warning("coordinator in trouble", error=str(error))
                 self._trouble = str(error)
 
     def _tell_watches(self) -> None:
@@ -256,7 +270,15 @@ class EmbeddedCoordinator:
             log.info("sessions are over", sessions=",".join(over))
             self._end_sessions(over)
             for session in over:
-                (self._leases / session).unlink(missing_ok=True)
+                with self._translated():
+                    (self._leases / session).unlink(missing_ok=True)
+
+    def _tidy_up(self) -> None:
+        """What processes that died have left."""
+        with self._translated():
+            self._leases.mkdir(exist_ok=True)
+        self._end_sessions_that_are_over()
+        self._remove_stray_leases()
 
     def _remove_stray_leases(self) -> None:
         """Files of processes that died before their session was in the database, or after it was out of it.
@@ -284,7 +306,8 @@ class EmbeddedCoordinator:
         self._board.changed(topics)
 
     def _lives(self, session: str, boot: str) -> bool:
-        return boot == self._boot and not has_ended(self._leases / session, self._clock.monotonic())
+        with self._translated():
+            return boot == self._boot and not has_ended(self._leases / session, self._clock.monotonic())
 
     def _newest_number(self) -> int:
         return int(self._read("SELECT coalesce(max(number), 0) FROM changes")[0][0])
@@ -313,6 +336,8 @@ class EmbeddedCoordinator:
             yield
         except (DatabaseFull, DatabaseBusy) as error:
             raise CoordinatorUnavailable(path=str(self._database.path), reason=str(error)) from error
+        except OSError as error:  # of a lease file: no room, no more open files
+            raise CoordinatorUnavailable(path=str(self._leases), reason=error.strerror or str(error)) from error
 
 
 def _note(transaction: Transaction, topics: Collection[Topic]) -> None:

@@ -69,26 +69,20 @@ _OUT_OF_ORDER: Final = 2  # -2 - row
 @kernel
 def _mark(shard: Int32s, era: Int32s, sequence: Int64s, index: Int32s, last: Int64s, keep: Flags) -> int:
     """How many rows are kept; `_NO_SUCH_SHARD` with nothing changed; or where order fails."""
-    rows = len(shard)
-    shards = len(last)
-    for row in range(rows):
+    shards, kept = len(last), 0
+    for row in range(len(shard)):
         if shard[row] < 0 or shard[row] >= shards:
             return -1
-    kept = 0
-    for row in range(rows):
+    e0, s0, i0 = np.int64(-1), np.int64(-1), np.int64(-1)
+    for row in range(len(shard)):
         e, s, i = np.int64(era[row]), sequence[row], np.int64(index[row])
-        if row > 0:
-            before = row - 1
-            if era[before] > e or (
-                era[before] == e and (sequence[before] > s or (sequence[before] == s and index[before] > i))
-            ):
-                return -2 - row
-        own = last[shard[row]]
-        new = own[0] < e or (own[0] == e and (own[1] < s or (own[1] == s and own[2] < i)))
-        keep[row] = new
-        if new:
-            own[0] = e
-            own[1] = s
-            own[2] = i
+        if e < e0 or (e == e0 and (s < s0 or (s == s0 and i < i0))):
+            return -2 - row
+        e0, s0, i0 = e, s, i
+        own = shard[row]
+        last_e, last_s = last[own, 0], last[own, 1]
+        keep[row] = last_e < e or (last_e == e and (last_s < s or (last_s == s and last[own, 2] < i)))
+        if keep[row]:
+            last[own, 0], last[own, 1], last[own, 2] = e, s, i
             kept += 1
     return kept

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow as pa
 
+from tailrace.updates.instants import EPOCH
 from tailrace.updates.pair_index import PairIndex
 from tailrace.updates.position import START, Position
 
 T = TypeVar("T")
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 ROWS_BEFORE_COLUMN: Final = 4  # so many rows are asked for a name one by one; then it is looked up for all rows
 MAX_COLUMNS: Final = 256  # names looked up for all rows of a batch; any further one is looked up row by row
 _ABSENT: Final[Any] = object()
@@ -35,6 +35,8 @@ class _Rows:
         self._data = data
         self.values: dict[str, list[Any]] = {}
         self._asked: dict[str, int] = {}
+        self._mappings: dict[str, list[Any]] = {}
+        self._read = {"pairs": 0, "before": 0}
         self._last: tuple[int, dict[str, bytes | None]] = (-1, {})
 
     def _list(self, name: str) -> list[Any]:
@@ -92,7 +94,13 @@ class _Rows:
         return self._last[1]
 
     def mapping(self, column: str, row: int) -> dict[str, bytes | None] | None:
-        held: Any = self._data.column(column)[row].as_py()
+        """A row's pairs; from a list of all rows' once a few rows have been asked for."""
+        rows = self._mappings.get(column)
+        if rows is None:
+            self._read[column] += 1
+            if self._read[column] > ROWS_BEFORE_COLUMN:
+                self._mappings[column] = rows = self._list(column)
+        held: Any = self._data.column(column)[row].as_py() if rows is None else rows[row]
         return None if held is None else dict(held)
 
 

@@ -151,7 +151,7 @@ class Connection:
                 reason=f"it would go to {endpoint.address} in the clear; use {endpoint.scheme}+tls:// or give tls=",
             )
         self.address = endpoint.address
-        self._port = endpoint.port
+        self._host, self._port = endpoint.host, endpoint.port
         self._headers = [] if credential is None else [(AUTHORIZATION.encode(), bearer(credential).encode())]
         self._timeout_s = timeout_s
         self._call_options = self._options(timeout_s)
@@ -202,7 +202,7 @@ class Connection:
     def abort(self) -> None:
         """Breaks calls that hang and that nothing else ends. Other connections of this process to the same address
         break as well, and connect again."""
-        drop_connections_to(self._port)
+        drop_connections_to(self._host, self._port)
 
     def close(self) -> None:
         self._client.close()

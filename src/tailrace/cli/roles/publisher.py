@@ -25,7 +25,7 @@ def open_publisher(assembly: Assembly, address: str, own_store: Store | None) ->
     ledger = open_ledger(assembly.folder(PUBLISHER_FOLDER))
     assembly.stack.callback(ledger.close)
     ownership = Ownership(assembly, list(configuration.dataset))
-    records, markers, dead = CoordinatorRecords(assembly.coordinator()), MarkerStore(ledger), DeadLetters(ledger)
+    records, markers, dead = CoordinatorRecords(assembly.coordinator()), MarkerStore(ledger), DeadLetters(ledger, assembly.clock)
     datasets = []
     for name, settings in configuration.dataset.items():
         publisher = DatasetPublisher(

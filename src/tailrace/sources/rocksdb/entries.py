@@ -19,10 +19,11 @@ import enum
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
-from tailrace.sources.memory import load8, load16, load32, load64
+from tailrace.sources.memory import copy, load8, load16, load32, load64, store64
 from tailrace.updates.header import HEADER_FIXED_BYTES
+from tailrace.updates.kernels import inlined as _inlined
+from tailrace.updates.kernels import kernel as _kernel
 
 BATCH_HEADER_BYTES: Final = 12
 ROW_COLUMNS: Final = 8
@@ -129,8 +130,12 @@ def _shapes() -> Any:
 
 _SHAPES: Final = _shapes()
 
+_H_LEFT, _H_TIME, _H_STEP, _H_SHARD = range(4)  # a header: operations left, commit time, stride, next shard's address
+_UNTIMED_MARK: Final = -(2**63)
+_STOPPED: Final = -(2**62)
 
-@njit(cache=True, nogil=True, forceinline=True)  # type: ignore[untyped-decorator]
+
+@_inlined
 def varint(at: int, end: int) -> tuple[int, int]:
     """(value, where it ends); an end of -1 says that it reaches beyond `end`."""
     if at < end:
@@ -149,7 +154,7 @@ def varint(at: int, end: int) -> tuple[int, int]:
     return 0, -1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@_kernel
 def is_utf8(at: int, end: int) -> bool:
     """Whether the bytes are valid UTF-8: shortest forms only, no surrogates, nothing above U+10FFFF."""
     while at < end:
@@ -177,7 +182,7 @@ def is_utf8(at: int, end: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@_kernel
 def codec_shape(at: int, size: int) -> tuple[int, int, int]:
     """(pairs, bytes of their names, NULL values) of a value in the pairs codec; pairs of -1: foreign."""
     if size < 6 or load32(at) != CODEC_MAGIC:
@@ -221,7 +226,7 @@ def codec_shape(at: int, size: int) -> tuple[int, int, int]:
     return pairs, name_bytes, nulls
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@_kernel
 def entity_shape(at: int, size: int) -> tuple[int, int, int]:
     """(columns, bytes of their names, bytes of their values) of a wide-column entity; columns of -1: not one.
 
@@ -251,27 +256,42 @@ def entity_shape(at: int, size: int) -> tuple[int, int, int]:
     return count, name_bytes, value_bytes
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _read_header(at: int, size: int, header: Any) -> int:
-    """Notes a store's header record in `header`: (operations left, commit time, shard count, shards, next shard)."""
+@_inlined
+def _get(words: int, word: int) -> int:
+    return int(load64(words + 8 * word))
+
+
+@_inlined
+def _set(words: int, word: int, value: int) -> None:
+    store64(words + 8 * word, value)
+
+
+@_inlined
+def _add(words: int, word: int, value: int) -> None:
+    store64(words + 8 * word, load64(words + 8 * word) + value)
+
+
+@_kernel
+def _read_header(at: int, size: int, header: int) -> int:
+    """Notes a store's header record in the four words at `header`."""
     if size < 4 or (load32(at) & 0xFFFFFF) != (HEADER_MAGIC & 0xFFFFFF):
         return _HEADER
     if load8(at + 3) != 1:
         return _HEADER_VERSION
-    if size < HEADER_FIXED_BYTES or header[0] != 0:
+    if size < HEADER_FIXED_BYTES or _get(header, _H_LEFT) != 0:
         return _HEADER
     count = load32(at + 20)
     shard_count = load32(at + 24)
     if size != HEADER_FIXED_BYTES + 4 * shard_count or (shard_count != 1 and shard_count != count):
         return _HEADER
-    header[0] = count
-    header[1] = load64(at + 4)
-    header[2] = 0 if shard_count == 1 and count != 1 else 4  # how far to step per operation
-    header[3] = at + HEADER_FIXED_BYTES
+    _set(header, _H_LEFT, count)
+    _set(header, _H_TIME, load64(at + 4))
+    _set(header, _H_STEP, 4 if shard_count == count else 0)
+    _set(header, _H_SHARD, at + HEADER_FIXED_BYTES)
     return -1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@_kernel
 def _value_shape(shape: int, value: int, size: int) -> tuple[int, int, int, int, int]:
     """(kind, pairs, bytes of names, bytes of values, NULLs) of what a data entry holds."""
     if shape == _DELETION:
@@ -294,7 +314,7 @@ def _value_shape(shape: int, value: int, size: int) -> tuple[int, int, int, int,
     return kind, 1, 5, size, 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@_kernel
 def _operation_bit(kind: int) -> int:
     if kind & _K_MERGE:
         return 2
@@ -303,49 +323,60 @@ def _operation_bit(kind: int) -> int:
     return 8 if kind == _K_RANGE else 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _note(rows: Any, sums: Any, header: Any, table: int, shape: int, key: int, key_size: int, value: int, size: int,
+@_inlined
+def _operation_bit(kind: int) -> int:
+    if kind & _K_MERGE:
+        return 2
+    if kind == _K_DELETE:
+        return 4
+    return 8 if kind == _K_RANGE else 1
+
+
+@_inlined
+def _note(rows: int, sums: int, header: int, table: int, shape: int, key: int, key_size: int, value: int, size: int,
           sequence: int, shards: int) -> None:  # fmt: skip
     """Notes one update in the table of rows; one whose shard is all of them takes a row for each."""
     kind, pairs, name_bytes, value_bytes, nulls = _value_shape(shape, value, size)
     shard = np.int64(-1)
-    committed_at = np.int64(-(2**63))
-    if header[0] > 0:
-        header[0] -= 1
-        committed_at = header[1]
-        shard = np.int64(np.int32(load32(header[3])))
-        header[3] += header[2]
+    committed_at = np.int64(_UNTIMED_MARK)
+    if _get(header, _H_LEFT) > 0:
+        _add(header, _H_LEFT, -1)
+        committed_at = _get(header, _H_TIME)
+        shard = np.int64(np.int32(load32(_get(header, _H_SHARD))))
+        _add(header, _H_SHARD, _get(header, _H_STEP))
     times = shards if kind == _K_RANGE and shard < 0 else 1
+    row = rows + 8 * ROW_COLUMNS * _get(sums, _ROWS)
     for i in range(times):
-        row = sums[_ROWS]
-        rows[row, 0] = kind | (table << 8)
-        rows[row, 1] = sequence
-        rows[row, 2] = key
-        rows[row, 3] = key_size | ((i if times > 1 else shard) << 32)
-        rows[row, 4] = value
-        rows[row, 5] = size | (pairs << 32)
-        rows[row, 6] = committed_at
-        rows[row, 7] = name_bytes
-        sums[_ROWS] += 1
-    sums[_KEY_BYTES] += times * key_size
-    sums[_PAIRS] += times * pairs
-    sums[_NAME_BYTES] += times * name_bytes
-    sums[_VALUE_BYTES] += times * value_bytes
-    sums[_NULLS] += nulls
-    sums[_DELETES] += kind == _K_DELETE
-    sums[_FOREIGN] += (kind & ~_K_MERGE) == _K_FOREIGN
-    sums[_TABLES] |= np.int64(1) << min(table, 62)
-    sums[_OPERATIONS] |= _operation_bit(kind)
-    if committed_at == np.int64(-(2**63)):
-        sums[_UNTIMED] += times
-    if shard < 0 and times == 1:
-        sums[_UNSHARDED] += 1
+        _set(row, 0, kind | (table << 8))
+        _set(row, 1, sequence)
+        _set(row, 2, key)
+        _set(row, 3, key_size | ((i if times > 1 else shard) << 32))
+        _set(row, 4, value)
+        _set(row, 5, size | (pairs << 32))
+        _set(row, 6, committed_at)
+        _set(row, 7, name_bytes)
+        row += 8 * ROW_COLUMNS
+    _add(sums, _ROWS, times)
+    _add(sums, _KEY_BYTES, times * key_size)
+    _add(sums, _PAIRS, times * pairs)
+    _add(sums, _NAME_BYTES, times * name_bytes)
+    _add(sums, _VALUE_BYTES, times * value_bytes)
+    _add(sums, _NULLS, nulls)
+    _add(sums, _DELETES, 1 if kind == _K_DELETE else 0)
+    _add(sums, _FOREIGN, 1 if (kind & ~_K_MERGE) == _K_FOREIGN else 0)
+    _set(sums, _TABLES, _get(sums, _TABLES) | (np.int64(1) << min(table, 62)))
+    _set(sums, _OPERATIONS, _get(sums, _OPERATIONS) | _operation_bit(kind))
+    _add(sums, _UNTIMED, times if committed_at == _UNTIMED_MARK else 0)
+    _add(sums, _UNSHARDED, 1 if shard < 0 and times == 1 else 0)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _entry(at: int, end: int, sequence: int, families: Any, shards: int, after: int, rows: Any, sums: Any,
-           header: Any) -> tuple[int, int]:  # fmt: skip
-    """Walks one entry: (where the next begins, sequence numbers taken), or (-1 - outcome, 0)."""
+@_kernel
+def _entry(at: int, end: int, sequence: int, families: int, family_count: int, shards: int, after: int, rows: int,
+           capacity: int, sums: int, header: int) -> int:  # fmt: skip
+    """Walks one entry: where the next begins, negative (its complement) if the entry took no sequence number.
+
+    Below -2^62 it is -2^62 - 1 - outcome: the entry cannot be taken.
+    """
     shape = _SHAPES[load8(at)]
     at += 1
     family = np.int64(0)
@@ -353,115 +384,127 @@ def _entry(at: int, end: int, sequence: int, families: Any, shards: int, after: 
         shape &= 15
         family, at = varint(at, end)
         if at < 0:
-            return -1 - _SHORT, 0
+            return _STOPPED - _SHORT
     if shape == _NO_OP:
-        return at, 0
+        return ~at
     if shape == _BAD:
-        return -1 - _TAG, 0
+        return _STOPPED - _TAG
     if shape == _TRANSACTION:
-        return -1 - _TWO_PHASE, 0
+        return _STOPPED - _TWO_PHASE
     key_size, key = varint(at, end)
     if key < 0 or key_size > end - key:
-        return -1 - _SHORT, 0
+        return _STOPPED - _SHORT
     at = key + key_size
     if shape == _LOG_DATA:
-        return at, 0
+        return ~at
     value = at
     size = np.int64(0)
     if shape != _DELETION:
         size, value = varint(at, end)
         if value < 0 or size > end - value:
-            return -1 - _SHORT, 0
+            return _STOPPED - _SHORT
         at = value + size
-    if family >= families.shape[0] or families[family, 0] == _F_UNKNOWN:
-        sums[_ARGUMENT] = family
-        return -1 - _UNKNOWN_FAMILY, 0
-    table = families[family, 0]
+    table = np.int64(_F_UNKNOWN)
+    if family < family_count:
+        table = load64(families + 16 * family)
+    if table == _F_UNKNOWN:
+        _set(sums, _ARGUMENT, family)
+        return _STOPPED - _UNKNOWN_FAMILY
     if table == _F_HEADER:
         outcome = _read_header(value, size, header)
-        return (at, 1) if outcome < 0 else (-1 - outcome, 0)
+        return at if outcome < 0 else _STOPPED - outcome
     if sequence <= after:
-        if header[0] > 0:
-            header[0] -= 1
-            header[3] += header[2]
-        return at, 1
-    if sums[_ROWS] + shards > rows.shape[0]:
-        return -1 - _ROWS_FULL, 0
+        if _get(header, _H_LEFT) > 0:
+            _add(header, _H_LEFT, -1)
+            _add(header, _H_SHARD, _get(header, _H_STEP))
+        return at
+    if _get(sums, _ROWS) + shards > capacity:
+        return _STOPPED - _ROWS_FULL
     if shape == _TIMED:
         if size < 8:
-            return -1 - _SHORT, 0
+            return _STOPPED - _SHORT
         size -= 8  # the time of the write, packed behind the value
-    stamp = families[family, 1]  # user-defined timestamps are the tail of every key
+    stamp = load64(families + 16 * family + 8)  # user-defined timestamps are the tail of every key
     if stamp > key_size:
-        return -1 - _SHORT, 0
+        return _STOPPED - _SHORT
     if shape == _RANGING:
         size = max(size - stamp, np.int64(0))
     _note(rows, sums, header, table, shape, key, key_size - stamp, value, size, sequence, shards)
-    return at, 1
+    return at
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _record(start: int, end: int, families: Any, shards: int, after: int, rows: Any, sums: Any, header: Any) -> int:
+@_kernel
+def _record(start: int, end: int, families: int, family_count: int, shards: int, after: int, rows: int,
+            capacity: int, sums: int, header: int) -> int:  # fmt: skip
     """Walks the entries of one record; -1, or the outcome that stops it."""
     if end - start < BATCH_HEADER_BYTES:
         return _SHORT
     sequence = load64(start)
     count = load32(start + 8)
-    expected = sums[_NEXT]
-    sums[_FOUND] = sequence
+    expected = _get(sums, _NEXT)
+    _set(sums, _FOUND, sequence)
     if expected >= 0 and sequence > expected:
         return _GAP
     at = start + BATCH_HEADER_BYTES
     taken = np.int64(0)
-    header[0] = 0
+    _set(header, _H_LEFT, 0)
     while at < end:
-        at, took = _entry(at, end, sequence + taken, families, shards, after, rows, sums, header)
-        if at < 0:
-            return -1 - at
-        taken += took
+        at = _entry(at, end, sequence + taken, families, family_count, shards, after, rows, capacity, sums, header)
+        if at >= 0:
+            taken += 1
+        elif at <= _STOPPED:
+            return _STOPPED - at
+        else:
+            at = ~at
     if taken != count:
         return _COUNT
-    if header[0] != 0:
+    if _get(header, _H_LEFT) != 0:
         return _HEADER
     if expected >= 0 and sequence < expected:
         # RocksDB may open a log with an empty batch that repeats the last sequence number.
         return _BACKWARDS if taken else -1
-    sums[_NEXT] = sequence + taken
+    _set(sums, _NEXT, sequence + taken)
     return -1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@_kernel
+def _verdict(outcome: int, sums: int, before: int, horizon: int, max_bytes: int) -> int:
+    """Whether a record that makes sense may be taken too: -1, or why not."""
+    if outcome >= 0:
+        return outcome
+    if _get(sums, _NEXT) - 1 > horizon:
+        return _HORIZON
+    key_bytes, name_bytes, value_bytes = _get(sums, _KEY_BYTES), _get(sums, _NAME_BYTES), _get(sums, _VALUE_BYTES)
+    overhead = _get(sums, _ROWS) * ROW_OVERHEAD_BYTES + _get(sums, _PAIRS) * PAIR_OVERHEAD_BYTES
+    if key_bytes + name_bytes + value_bytes + overhead > max_bytes and _get(before, _ROWS) > 0:
+        return _SIZE
+    return _TOO_LARGE if max(key_bytes, name_bytes, value_bytes) > MAX_COLUMN_BYTES else -1
+
+
+@_kernel
 def measure(address: int, records: Any, last: int, families: Any, shards: int, after: int, horizon: int,
             max_bytes: int, rows: Any, sums: Any) -> int:  # fmt: skip
     """Takes records from `sums[TAKEN]` up to `last` as far as they fit and are safe; returns why it stopped.
 
-    Updates up to and with sequence `after` are left out. `sums` speaks of whole records only, except ARGUMENT.
+    Updates up to and with sequence `after` are left out. `sums` speaks of whole records only, but for ARGUMENT and
+    FOUND.
     """
-    header = np.zeros(4, dtype=np.int64)
-    before = np.zeros(_W, dtype=np.int64)
-    while sums[_TAKEN] < last:
-        for i in range(_W):
-            before[i] = sums[i]
-        record = sums[_TAKEN]
+    scratch = np.zeros(_W + 4, dtype=np.int64)
+    before = scratch.ctypes.data
+    header = before + 8 * _W
+    summed = sums.ctypes.data
+    for record in range(sums[_TAKEN], last):
+        copy(before, summed, 8 * _W)
         start = address + records[record, 0]
-        outcome = _record(start, start + records[record, 1], families, shards, after, rows, sums, header)
-        produced = (
-            sums[_KEY_BYTES] + sums[_NAME_BYTES] + sums[_VALUE_BYTES]
-            + sums[_ROWS] * ROW_OVERHEAD_BYTES + sums[_PAIRS] * PAIR_OVERHEAD_BYTES
-        )  # fmt: skip
-        if outcome < 0 and sums[_NEXT] - 1 > horizon:
-            outcome = _HORIZON
-        elif outcome < 0 and produced > max_bytes and before[_ROWS] > 0:
-            outcome = _SIZE
-        elif outcome < 0 and max(sums[_VALUE_BYTES], sums[_KEY_BYTES], sums[_NAME_BYTES]) > MAX_COLUMN_BYTES:
-            outcome = _TOO_LARGE
+        outcome = _record(start, start + records[record, 1], families.ctypes.data, families.shape[0], shards, after,
+                          rows.ctypes.data, rows.shape[0], summed, header)  # fmt: skip
+        outcome = _verdict(outcome, summed, before, horizon, max_bytes)
         if outcome >= 0:
             argument = sums[_ARGUMENT]
             found = sums[_FOUND]
-            for i in range(_W):
-                sums[i] = before[i]
+            copy(summed, before, 8 * _W)
             sums[_ARGUMENT] = argument
             sums[_FOUND] = found
             return outcome
-        sums[_TAKEN] += 1
+        sums[_TAKEN] = record + 1
     return _DONE

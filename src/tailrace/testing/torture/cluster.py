@@ -4,16 +4,13 @@
 writer ──▶ proxy ──▶ store ◀── proxy ◀── publisher ◀── proxy ◀── subscribers
 ```
 
-Each process keeps its ports and its folder over all restarts. `Commands` is the one place that knows how a role is
-started.
+Each process keeps its ports and its folder over all restarts.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -21,45 +18,13 @@ from typing import Final
 from tailrace.testing.ports import free_port
 from tailrace.testing.processes import LocalProcess, ProcessFailed
 from tailrace.testing.proxy import Direction, Proxy
-from tailrace.testing.torture.content import APPLICATIONS, DATASET
+from tailrace.testing.torture.commands import Addresses, Commands
+from tailrace.testing.torture.content import APPLICATIONS
 from tailrace.testing.torture.schedule import Fault
 
 READY_TIMEOUT_S: Final = 60.0  # kernels may have to be compiled
 WRITER_END_S: Final = 30.0
 STALLS: Final[tuple[Direction, ...]] = ("both", "up", "down")
-_ENTRY: Final = "tailrace.testing.torture"
-
-
-@dataclass(frozen=True)
-class Ports:
-    store: int
-    publisher: int
-
-
-class Commands:
-    """The argument list of each role."""
-
-    def __init__(self, folder: Path, seed: int, sabotage: str | None) -> None:
-        self._folder = folder
-        self._seed = seed
-        self._sabotage = sabotage
-
-    def store(self, port: int) -> list[str]:
-        return self._entry("store_process", str(self._folder / "store"), str(port))
-
-    def publisher(self, port: int, advertised: str, store: str) -> list[str]:
-        arguments = [str(self._folder / "publisher"), str(port), advertised, store, self._sabotage or "none"]
-        return self._entry("publisher_process", *arguments)
-
-    def subscriber(self, url: str, application: str, name: str, deliveries: Path) -> list[str]:
-        return self._entry("subscriber_process", url, application, name, str(deliveries))
-
-    def writer(self, store: str, rate_updates_s: float, writes: Path) -> list[str]:
-        return self._entry("writer_process", store, str(self._seed), str(rate_updates_s), str(writes))
-
-    @staticmethod
-    def _entry(module: str, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", f"{_ENTRY}.{module}", *arguments]
 
 
 class Cluster:
@@ -68,38 +33,37 @@ class Cluster:
     def __init__(self, folder: Path, seed: int, rate_updates_s: float, sabotage: str | None = None) -> None:
         self.writes_file = folder / "writes"
         self.delivery_files = {
-            application.name: [folder / f"deliveries-{application.name}-{n}" for n in range(application.subscribers)]
+            application.name: [folder / f"{application.name}-{n}" for n in range(application.subscribers)]
             for application in APPLICATIONS
         }
-        ports = Ports(free_port(), free_port())
+        store_port, publisher_port = free_port(), free_port()
         self._links = {
-            "writer-store": Proxy(("127.0.0.1", ports.store)),
-            "publisher-store": Proxy(("127.0.0.1", ports.store)),
-            "subscriber-publisher": Proxy(("127.0.0.1", ports.publisher)),
+            "writer-store": Proxy(("127.0.0.1", store_port)),
+            "publisher-store": Proxy(("127.0.0.1", store_port)),
+            "subscriber-publisher": Proxy(("127.0.0.1", publisher_port)),
         }
-        commands = Commands(folder, seed, sabotage)
-        served = self._links["subscriber-publisher"].address
+        addresses = Addresses(
+            store_port=store_port,
+            publisher_port=publisher_port,
+            store_health_port=free_port(),
+            publisher_health_port=free_port(),
+            store_for_writer=self._links["writer-store"].address,
+            store_for_publisher=self._links["publisher-store"].address,
+            publisher_for_subscribers=self._links["subscriber-publisher"].address,
+        )
+        self._commands = Commands(folder, addresses, seed, sabotage)
 
         def process(name: str, argv: list[str]) -> LocalProcess:
             return LocalProcess(name, argv, folder / f"{name}.log")
 
-        self._store = process("store", commands.store(ports.store))
-        through = self._links["publisher-store"].address
-        self._publisher = process(
-            "publisher", commands.publisher(ports.publisher, served, f"store://{through}/{DATASET}")
-        )
+        self._store = process("store", self._commands.store())
+        self._publisher = process("publisher", self._commands.publisher())
         self._subscribers = [
-            process(path.name.replace("deliveries", "subscriber"), argv)
+            process(f"subscriber-{path.name}", self._commands.subscriber(name, path.name, path))
             for name, paths in self.delivery_files.items()
             for path in paths
-            for argv in [commands.subscriber(f"tailrace://{served}/{DATASET}", name, path.name, path)]
         ]
-        self._writer = process(
-            "writer",
-            commands.writer(
-                f"store://{self._links['writer-store'].address}/{DATASET}", rate_updates_s, self.writes_file
-            ),
-        )
+        self._writer = process("writer", self._commands.writer(rate_updates_s, self.writes_file))
         self._killed: set[LocalProcess] = set()
         self._open = ExitStack()
 
@@ -108,6 +72,7 @@ class Cluster:
         return [self._store, self._publisher, *self._subscribers, self._writer]
 
     def __enter__(self) -> Cluster:
+        self._commands.write_configuration()
         with ExitStack() as stack:
             for link in self._links.values():
                 stack.enter_context(link)

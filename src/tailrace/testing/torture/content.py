@@ -19,6 +19,8 @@ import numpy.typing as npt
 TABLE: Final = "torture"
 DATASET: Final = "torture"
 SHARDS: Final = 8
+# Short, so that stops and half-open connections of a second or two are long enough to lose a lease.
+PUBLISHER_SETTINGS: Final = {"marker_interval_s": 0.5, "heartbeat_s": 0.3, "lease_s": 1.5, "lease_margin_s": 0.3}
 KEYS_PER_SHARD: Final = 500
 COLORS: Final = ("red", "green", "blue")
 MAX_PADDING_BYTES: Final = 600

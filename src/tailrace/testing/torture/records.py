@@ -68,3 +68,24 @@ def read_records(path: Path, dtype: np.dtype[Any]) -> Records:
         return np.empty(0, dtype)
     data = path.read_bytes()
     return np.frombuffer(data, dtype, len(data) // dtype.itemsize)
+
+
+class RecordCounter:
+    """Counts the records of one kind in a file that grows, reading each part once."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], kind: int) -> None:
+        self._path = path
+        self._dtype = dtype
+        self._kind = kind
+        self._read_bytes = 0
+        self._count = 0
+
+    def count(self) -> int:
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._read_bytes)
+                data = file.read()
+            records = np.frombuffer(data, self._dtype, len(data) // self._dtype.itemsize)
+            self._read_bytes += records.nbytes
+            self._count += int((records["kind"] == self._kind).sum())
+        return self._count

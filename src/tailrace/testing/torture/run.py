@@ -19,13 +19,19 @@ from tailrace.testing.processes import ProcessFailed
 from tailrace.testing.torture.checker import Verdict, check
 from tailrace.testing.torture.cluster import Cluster
 from tailrace.testing.torture.content import APPLICATIONS
-from tailrace.testing.torture.records import ACKNOWLEDGED, DELIVERY_RECORD, WRITE_RECORD, read_records
+from tailrace.testing.torture.records import (
+    ACKNOWLEDGED,
+    DELIVERY_RECORD,
+    WRITE_RECORD,
+    RecordCounter,
+    read_records,
+)
 from tailrace.testing.torture.report import TortureReport, problems_of
 from tailrace.testing.torture.schedule import KINDS, Fault, plan_faults
 
 Sabotage = Literal["skip", "swap"]
 
-CATCH_UP_TIMEOUT_S: Final = 60.0  # after healing, until every subscriber has everything
+CATCH_UP_TIMEOUT_S: Final = 120.0  # after healing, until every subscriber has everything
 STEP_S: Final = 0.25  # how often progress is told and processes are looked at
 
 
@@ -36,6 +42,7 @@ class TortureOptions:
     seconds: float = 60.0
     seed: int = 1
     rate_updates_s: float = 2000.0
+    quiet_s: float = 20.0  # what has not come after such a silence, with nothing broken any more, is lost
     folder: Path | None = None
     sabotage: Sabotage | None = None
     kinds: tuple[str, ...] | None = None
@@ -87,6 +94,7 @@ class _Run:
         self._stop = stop
         self._course = _Course()
         self._cluster = Cluster(folder, options.seed, options.rate_updates_s, options.sabotage)
+        self._acknowledged = RecordCounter(self._cluster.writes_file, WRITE_RECORD, ACKNOWLEDGED)
 
     def report(self) -> TortureReport:
         course, cluster = self._course, self._cluster
@@ -125,9 +133,8 @@ class _Run:
         self._pass_until(self._options.seconds)
 
     def _plan(self) -> list[Fault]:
-        kinds = self._options.kinds
-        plan = plan_faults(self._options.seed, self._options.seconds)
-        return [fault for fault in plan if kinds is None or fault.kind in kinds]
+        kinds = KINDS if self._options.kinds is None else self._options.kinds
+        return plan_faults(self._options.seed, self._options.seconds, kinds)
 
     def _pass_until(self, at_s: float) -> bool:
         """Lets the time pass; False if the run was stopped, or something ended that nobody killed."""
@@ -147,15 +154,19 @@ class _Run:
         """Until nothing is missing any more, woken whenever a subscriber's file grows; returns how long that took."""
         began = time.monotonic()
         with INotify() as watch:
-            watch.add_watch(self._folder, flags.MODIFY)
+            for paths in self._cluster.delivery_files.values():
+                for path in paths:
+                    watch.add_watch(path, flags.MODIFY)
+            grown_at = began
             while any(verdict.lost for verdict in self._verdicts().values()):
                 self._show("catching up")
                 self._course.unexpected += self._cluster.ended_by_themselves()
-                waited_s = time.monotonic() - began
-                if waited_s > CATCH_UP_TIMEOUT_S or self._course.unexpected:
-                    break
                 # With a delay, so that many small appends cost one look.
-                watch.read(timeout=1000, read_delay=100)
+                if watch.read(timeout=int(STEP_S * 1000), read_delay=100):
+                    grown_at = time.monotonic()
+                quiet = time.monotonic() - grown_at > self._options.quiet_s
+                if quiet or time.monotonic() - began > CATCH_UP_TIMEOUT_S or self._course.unexpected:
+                    break
         return time.monotonic() - began
 
     def _verdicts(self) -> dict[str, Verdict]:
@@ -204,7 +215,7 @@ class _Run:
         )
 
     def _written(self) -> int:
-        return int((read_records(self._cluster.writes_file, WRITE_RECORD)["kind"] == ACKNOWLEDGED).sum())
+        return self._acknowledged.count()
 
     def _show(self, phase: str) -> None:
         files = [path for paths in self._cluster.delivery_files.values() for path in paths]

@@ -1,12 +1,14 @@
 """Which fault comes when: decided beforehand from the seed, so that a run can be had again.
 
-Every kind of fault occurs once, in random order, before any occurs twice. A fault lasts for a while and is healed
+Every kind of fault occurs once, in random order, before any occurs twice; from then on kills come twice as often. A
+fault lasts for a while and is healed
 before the next one begins; from one beginning to the next it is never more than `MAX_GAP_S`.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,16 +44,20 @@ class Fault:
         return self.kind.partition(" ")[2]
 
 
-def plan_faults(seed: int, seconds: float) -> list[Fault]:
+def plan_faults(seed: int, seconds: float, kinds: Sequence[str] = KINDS) -> list[Fault]:
     """The faults of a run of this length."""
+    if not kinds:
+        return []
     draw = random.Random(f"faults {seed}")
-    longest_gap = max(MIN_GAP_S, min(MAX_GAP_S, USED_PART * (seconds - FIRST_S) / len(KINDS)))
+    kills = [kind for kind in kinds if kind.startswith("kill ")]
+    longest_gap = max(MIN_GAP_S, min(MAX_GAP_S, USED_PART * (seconds - FIRST_S) / len(kinds)))
     faults: list[Fault] = []
     at_s = FIRST_S
     order: list[str] = []
     while at_s < seconds:
         if not order:
-            order = draw.sample(KINDS, len(KINDS))
+            order = [*kinds, *kills] if faults else list(kinds)
+            draw.shuffle(order)
         gap = draw.uniform(0.75, 1.0) * longest_gap
         lasts_s = draw.uniform(SHORTEST_FAULT_S, 0.8 * gap)
         faults.append(Fault(at_s, order.pop(), lasts_s, draw.random()))

@@ -8,11 +8,12 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from threading import Event
 from typing import Any, Final
 
+from tailrace.runtime.tasks import drain_on_signals
 from tailrace.subscriber import Application, subscribe
 from tailrace.testing.torture.content import APPLICATIONS, TABLE, identity
-from tailrace.testing.torture.ending import end_on_sigterm
 from tailrace.testing.torture.records import (
     DAMAGED,
     DELIVERY_RECORD,
@@ -55,7 +56,7 @@ def _row(
 
 
 def main(url: str, application: str, name: str, deliveries: Path) -> int:
-    stop = end_on_sigterm()
+    stop = Event()
     [known] = [each for each in APPLICATIONS if each.name == application]
     file = RecordFile(deliveries, DELIVERY_RECORD)
     file.append([started_row()])
@@ -63,8 +64,9 @@ def main(url: str, application: str, name: str, deliveries: Path) -> int:
         url, Recorder(file), application=application, filter=known.filter, subscriber=name, start="earliest"
     )
     print("ready", flush=True)
-    while not stop.is_set() and not subscription.wait(LOOK_S):
-        continue
+    with drain_on_signals(stop):
+        while not stop.is_set() and not subscription.wait(LOOK_S):
+            continue
     subscription.close()
     file.close()
     return 0

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from tailrace.errors import TailraceError
+from tailrace.runtime.tasks import drain_on_signals
 from tailrace.store.client import ClientLimits, StoreClient
 from tailrace.store.operations import WriteResult, put
 from tailrace.testing.torture.content import SHARDS, TABLE, key_of, pairs_of
-from tailrace.testing.torture.ending import end_on_sigterm
 from tailrace.testing.torture.records import ACKNOWLEDGED, SENT, WRITE_RECORD, RecordFile
 from tailrace.wire.store_messages import Operation
 
@@ -93,9 +93,9 @@ class Writer:
 
 
 def main(address: str, seed: int, rate_updates_s: float, writes: Path) -> int:
-    stop = end_on_sigterm()
+    stop = threading.Event()
     file = RecordFile(writes, WRITE_RECORD)
-    with StoreClient(address, limits=LIMITS) as client:
+    with drain_on_signals(stop), StoreClient(address, limits=LIMITS) as client:
         writer = Writer(client, file, seed)
         print("ready", flush=True)
         writer.run(rate_updates_s, stop)

@@ -120,8 +120,8 @@ class _Reader:
             raise self._error(value, "expected text")
         try:
             value.encode()
-        except UnicodeEncodeError:
-            raise self._error(value, "the text has half of a surrogate pair")
+        except UnicodeEncodeError as error:
+            raise self._error(value, "the text has half of a surrogate pair") from error
         return value
 
     def _value(self, key: Key, value: object) -> str:

@@ -30,11 +30,11 @@ def tag_of(data: Bytes, start: Number, end: Number) -> Number:
             kept = (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
             return (load_u64(data, start) & kept) | (np.uint64(size) << np.uint64(56))
         word = np.uint64(size) << np.uint64(56)
-        for at in range(size):
-            word |= np.uint64(data[start + at]) << np.uint64(8 * at)
+        for byte in range(size):
+            word |= np.uint64(data[start + byte]) << np.uint64(8 * byte)
         return word
     state = np.uint64(size) * _PRIME
-    at: Number = start
+    at = start
     while at < end - 8:
         state = (state ^ load_u64(data, at)) * _PRIME
         state ^= state >> np.uint64(32)

@@ -83,7 +83,7 @@ class Texts:
 
     def between(self, interval: Interval) -> Flags:
         floats, kinds = self._numbers
-        flags = cast(Flags, (floats >= interval.low_float) & (floats <= interval.high_float))
+        flags = (floats >= interval.low_float) & (floats <= interval.high_float)
         for row in rows_at(floats, kinds, interval.low_float, interval.high_float, interval.is_long).tolist():
             number = parsed_number(self._bytes(row))
             flags[row] = number is not None and interval.low <= number <= interval.high

@@ -1,0 +1,100 @@
+"""A full disk: writes are refused with a remedy, nothing answered is lost, and the store takes writes again."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.store.conftest import WAIT_S, Opens
+
+from tailrace.errors import StoreFailed
+from tailrace.sources.rocksdb import RocksDBSource
+from tailrace.store.engine import Store
+from tailrace.store.operations import put
+from tailrace.updates.position import START
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, of 48 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"this user may not mount a small disk: {mounted.stderr.decode().strip()}")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True, capture_output=True)
+
+
+def fill(store: Store, disk: Path) -> list[bytes]:
+    """Writes until the disk is full; returns the keys of what was answered."""
+    (disk / "ballast").write_bytes(b"x" * (36 * MIB))
+    answered: list[bytes] = []
+    with pytest.raises(StoreFailed) as failed:
+        while True:
+            key = b"%06d" % len(answered)
+            store.write([put("t", key, key * 10_000)])
+            answered.append(key)
+    assert "the disk is full" in str(failed.value)
+    assert "free space, and the store takes writes again by itself" in str(failed.value)
+    assert str(store.path) in str(failed.value)
+    return answered
+
+
+def keys_in_log(store: Store) -> list[bytes]:
+    source = RocksDBSource(store.path, line="l", era=1, shards=1, horizon=store)
+    stop = threading.Event()
+    keys: list[bytes] = []
+    for batch in source.read(START, stop=stop):
+        keys += batch.updates.column("key").to_pylist()
+        if batch.through.sequence >= store.safe_through():
+            stop.set()
+    source.close()
+    return keys
+
+
+def test_a_full_disk_refuses_writes_and_mends(
+    open_store: Opens, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back = threading.Event()
+    resume = "tailrace.store.commits.Commits._resume"
+    store = open_store(small_disk / "store", recover_interval_s=0.02, recover_free_bytes=8 * MIB)
+    real = type(store._commits)._resume
+    monkeypatch.setattr(resume, lambda commits, database: (real(commits, database), back.set())[0])
+
+    answered = fill(store, small_disk)
+    safe = store.safe_through()
+
+    with pytest.raises(StoreFailed, match="the disk is full"):
+        store.write([put("t", b"refused", b"v")])
+    assert store.get("t", answered[:1]) == [answered[0] * 10_000]
+    assert safe >= 2 * len(answered)
+
+    (small_disk / "ballast").unlink()
+    assert back.wait(WAIT_S)
+
+    assert store.failure() is None
+    assert store.write([put("t", b"after", b"v")]).last == store.safe_through() > safe
+    assert all(value is not None for value in store.get("t", answered))
+    in_log = keys_in_log(store)
+    assert in_log[: len(answered)] == answered
+    assert in_log[-1] == b"after"
+
+
+def test_a_store_that_failed_can_be_closed_and_opened(open_store: Opens, small_disk: Path) -> None:
+    store = open_store(small_disk / "store", recover_free_bytes=1000 * MIB)
+    answered = fill(store, small_disk)
+    store.close()
+    (small_disk / "ballast").unlink()
+
+    again = open_store(small_disk / "store")
+
+    assert all(value is not None for value in again.get("t", answered))
+    assert keys_in_log(again)[: len(answered)] == answered

@@ -1,0 +1,59 @@
+"""The whole machinery: it passes on a sound publisher, and catches one that was made to lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tailrace.testing.torture import TortureOptions, TortureReport, run_torture
+from tailrace.testing.torture.run import Progress
+from tailrace.testing.torture.sabotage import SKIPPED
+
+QUIET_S = 1.5
+
+
+def tortured(folder: Path, **options: object) -> TortureReport:
+    return run_torture(TortureOptions(folder=folder, quiet_s=QUIET_S, **options))  # type: ignore[arg-type]
+
+
+def test_a_sound_system_loses_nothing_under_kills_stops_and_cuts(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    kinds = ("kill publisher", "kill subscriber", "stop store", "cut writer-store", "half-open subscriber-publisher")
+    options = TortureOptions(seconds=6, seed=5, folder=tmp_path, kinds=kinds)
+    report = run_torture(options, told.append)
+    assert (report.lost, report.out_of_order, report.corrupt, report.loss_notices) == (0, 0, 0, 0)
+    assert {kind for kind, count in report.faults.items() if count} == set(kinds)
+    assert report.kills == report.faults["kill publisher"] + report.faults["kill subscriber"]
+    assert report.delivered["everything"] >= report.written > 500 * 6
+    [problem] = report.problems  # the kinds that were left out of this short run, and nothing else
+    assert problem.startswith("these faults did not occur: kill store, ")
+    assert report.exit_code == 1
+    assert [told[0].phase, told[-1].phase] == ["starting", "checking"]
+    assert told[-1].written == report.written
+
+
+def test_a_publisher_that_skips_one_update_is_caught(tmp_path: Path) -> None:
+    report = tortured(tmp_path, seconds=2, sabotage="skip", kinds=())
+    shard, number = SKIPPED
+    assert f"everything: shard {shard} number {number} is lost" in report.problems
+    assert report.lost == 2  # by the two applications that want it
+    assert report.out_of_order == 0
+    assert report.exit_code == 1
+
+
+def test_a_publisher_that_swaps_two_updates_is_caught(tmp_path: Path) -> None:
+    report = tortured(tmp_path, seconds=2, sabotage="swap", kinds=())
+    assert report.lost == 0
+    assert report.out_of_order > 0
+    assert report.exit_code == 1
+
+
+@pytest.mark.parametrize("role", ["store", "publisher"])
+def test_a_role_that_cannot_start_is_named_with_its_log(role: str, tmp_path: Path) -> None:
+    blocked = tmp_path / "data" / role
+    blocked.parent.mkdir()
+    blocked.write_text("a file where its folder should be")
+    report = tortured(tmp_path, seconds=1, kinds=())
+    assert any(problem.startswith(f"{role}: ended with code") for problem in report.problems)
+    assert report.exit_code == 1
