@@ -9,13 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.store.conftest import WAIT_S, HeldSyncer, Opens
 
 from tailrace.errors import StoreFailed, Unavailable
 from tailrace.sources.rocksdb import RocksDBSource
 from tailrace.store.database import FsyncFailed
 from tailrace.store.operations import put
 from tailrace.updates.position import START
+from tests.store.conftest import WAIT_S, HeldSyncer, Opens
 
 
 def test_a_grouped_write_is_answered_after_the_fsync(open_store: Opens) -> None:
@@ -148,7 +148,7 @@ def test_a_failed_fsync_answers_with_the_failure_and_ends_writing_for_good(open_
     syncer.until_asked()
     syncer.release()
 
-    with pytest.raises(StoreFailed, match="fsync failed: I/O error.*may or may not be in the log"):
+    with pytest.raises(StoreFailed, match=r"fsync failed: I/O error.*may or may not be in the log"):
         answered.result(WAIT_S)
     with pytest.raises(StoreFailed, match="fsync failed"):
         store.write([put("t", b"b", b"1")])

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.store.conftest import WAIT_S, HeldSyncer, Opens
 
 from tailrace.errors import ConfigInvalid, NotFound, StoreFailed, Unavailable, UpdateInvalid, VersionTooNew
 from tailrace.sources.rocksdb import RocksDBSource
@@ -20,6 +19,7 @@ from tailrace.testing.clock import ManualClock
 from tailrace.updates.pairs import decode_pairs
 from tailrace.updates.position import START, Position
 from tailrace.updates.sharding import shard_of
+from tests.store.conftest import WAIT_S, HeldSyncer, Opens
 
 
 def log_of(store: Store) -> list[dict[str, object]]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.store.conftest import Opens
-
 from tailrace.sources.rocksdb import RocksDBSource
 from tailrace.store.operations import put
+from tests.store.conftest import Opens
 
 MIB = 1 << 20
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,6 +204,33 @@ def test_a_deferring_application_is_not_acknowledged_for_on_close(
     application.until("token")
     subscription.close()
     publisher.heard(Leave)
+    assert not [each for each in publisher.heard_all if isinstance(each, Acknowledge)]
+
+
+def test_closing_asks_the_application_for_a_last_token(
+    session: Session, publisher: ScriptedPublisher, application: Recorder, subscription: Subscription
+) -> None:
+    application.token_answer = False  # and no token came before
+    session.send(updates((0, 1)))
+    application.until("processed")
+    publisher.heard(Alive, such=lambda alive: alive.progress == Position(0, 1))
+    subscription.close()
+    publisher.heard(Leave)
+    assert [(token.number, token.position) for token in application.tokens] == [(0, Position(0, 1))]
+    assert not [each for each in publisher.heard_all if isinstance(each, Acknowledge)]
+
+
+def test_a_last_token_that_fails_does_not_keep_it_from_leaving(
+    session: Session, publisher: ScriptedPublisher, application: Recorder, subscription: Subscription
+) -> None:
+    def failing(token: tailrace.Token) -> bool:
+        raise OSError("disk")
+
+    application.on_token = failing  # type: ignore[method-assign]
+    session.send(updates((0, 1)))
+    publisher.heard(Alive, such=lambda alive: alive.progress == Position(0, 1))
+    subscription.close()
+    assert subscription.status.state == "closed"
     assert not [each for each in publisher.heard_all if isinstance(each, Acknowledge)]
 
 
@@ -440,6 +469,21 @@ def test_it_goes_to_a_peer_that_it_learnt_of(application: Recorder) -> None:
         there.send(updates((0, 2)))
         application.until("processed", [2])
         assert subscription.status.address == peer.server.address
+
+
+@pytest.mark.parametrize("peer", ["nonsense", "127.0.0.1:nonsense", "db1.example:7400"])
+def test_a_peer_that_cannot_be_used_is_passed_over(tmp_path: Path, application: Recorder, peer: str) -> None:
+    path = tmp_path / "credentials.json"
+    token = issue_credential(path, "web", [Scope(("subscribe",))])
+    with (
+        ScriptedPublisher(credentials=Credentials(path), peers=[peer]) as publisher,
+        started(publisher, application, credential=token),
+    ):
+        publisher.subscriber().end()
+        again = publisher.subscriber()
+        again.open()
+        again.send(updates((0, 1)))
+        application.until("processed", [1])
 
 
 def test_it_keeps_trying_while_nobody_is_there(application: Recorder) -> None:
@@ -686,6 +730,27 @@ def test_a_stream_on_which_nothing_comes_is_given_up(publisher: ScriptedPublishe
         again = until_back(publisher, clock)  # signs of life are answered all along; the stream alone is dead
         again.open()
         application.until("notice", 0)
+
+
+def test_a_process_that_forgets_to_close_ends_all_the_same(publisher: ScriptedPublisher) -> None:
+    program = (
+        "import sys, threading, tailrace\n"
+        "got = threading.Event()\n"
+        "class Printer(tailrace.Application):\n"
+        "    def on_updates(self, batch): got.set()\n"
+        "subscription = tailrace.subscribe(sys.argv[1], Printer(), application='cache')\n"
+        "assert got.wait(15)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, publisher.url])
+    try:
+        session = publisher.subscriber()
+        session.open()
+        session.send(updates((0, 1)))
+        assert process.wait(15) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert publisher.heard(Leave) == [Leave("session-1")]
 
 
 def test_hello_comes_first(publisher: ScriptedPublisher, session: Session) -> None:

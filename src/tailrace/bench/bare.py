@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from tailrace.bench.logs import WrittenLog
 from tailrace.bench.reading import batches_of
+from tailrace.bench.written import WrittenLog
 from tailrace.updates.schema import UPDATE_SCHEMA
 
 

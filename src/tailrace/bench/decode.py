@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from tailrace.bench.folders import bench_folder
-from tailrace.bench.logs import WrittenLog
 from tailrace.bench.measuring import median, pin_to_one_core, warm_page_cache
 from tailrace.bench.processes import RoleProcesses
 from tailrace.bench.reading import batches_of
 from tailrace.bench.results import BenchOptions, BenchResult, Progress
+from tailrace.bench.written import WrittenLog
 
 
 @dataclass(frozen=True, slots=True)

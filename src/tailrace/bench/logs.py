@@ -8,32 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from tailrace.bench.workload import DISTINCT_WRITES, SHARDS, TABLE, UPDATES_PER_WRITE, rows
+from tailrace.bench.written import ERA, WrittenLog
 from tailrace.errors import TailraceError
 from tailrace.store.engine import Store
 from tailrace.store.operations import Prepared, WriteResult, prepare, put
 from tailrace.store.options import StoreOptions
-
-ERA: Final = 1
-LINE: Final = "bench"
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenLog:
-    """A closed store's folder, and what its log holds."""
-
-    folder: Path
-    updates: int
-    update_bytes: int
-    head: int
-
-    @property
-    def payload_bytes(self) -> int:
-        return self.updates * self.update_bytes
 
 
 def store_options() -> StoreOptions:

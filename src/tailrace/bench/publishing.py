@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tailrace.bench.logs import ERA, store_options
+from tailrace.bench.logs import store_options
+from tailrace.bench.written import ERA
 from tailrace.errors import Unavailable
 from tailrace.publisher.applications import ApplicationRecord
 from tailrace.publisher.dataset import DatasetPublisher

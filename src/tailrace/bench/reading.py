@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from tailrace.bench.logs import ERA, LINE, WrittenLog
 from tailrace.bench.workload import SHARDS
+from tailrace.bench.written import ERA, LINE, WrittenLog
 from tailrace.sources.interface import LogBatch
 from tailrace.sources.rocksdb.source import RocksDBSource
 from tailrace.updates.position import Position

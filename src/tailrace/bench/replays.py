@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailrace.bench.logs import WrittenLog
 from tailrace.bench.measuring import warm_page_cache
 from tailrace.bench.processes import RoleProcess, RoleProcesses, ask_all
 from tailrace.bench.results import Progress
 from tailrace.bench.subscribing import Received
+from tailrace.bench.written import WrittenLog
 from tailrace.errors import TailraceError
 
 REPLAY_TIMEOUT_S = 240.0
@@ -103,10 +103,7 @@ def start_replays(
     """Writes the log, and starts the publisher, bare Flight and the clients, all of them warm."""
     progress("writing the log, starting processes", 0.0)
     writer = processes.start("log-writer", "tailrace.bench.logs:LogWriter")
-    subscribers = [
-        processes.start(f"application-{number}", "tailrace.bench.subscribing:SubscribingRole")
-        for number in range(clients)
-    ]
+    subscribers = processes.start_many("application", clients, "tailrace.bench.subscribing:SubscribingRole")
     writer.ready()
     sizes = {"main": log_bytes, "warm-up": min(log_bytes, WARM_UP_BYTES)}
     logs: dict[str, WrittenLog] = {

@@ -11,13 +11,17 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.flight as flight
 
 import tailrace
-from tailrace.bench.logs import WrittenLog
+from tailrace.bench.written import WrittenLog
 from tailrace.errors import Unavailable
 from tailrace.subscriber.application import Application
+from tailrace.subscriber.seen import Seen
 from tailrace.updates.batch import Update, UpdateBatch
+from tailrace.updates.position import Position
+from tailrace.updates.schema import UPDATE_SCHEMA
 
 CONNECT_TIMEOUT_S: Final = 60.0
 
@@ -73,6 +77,22 @@ class CallbackReplay(_Replay):
 
 
 class SubscribingRole:
+    @staticmethod
+    def prepare() -> None:
+        """Loads the compiled code of the hot path once for all of them."""
+        row = {
+            "shard": 0,
+            "era": 1,
+            "sequence": 1,
+            "index": 0,
+            "table": "t",
+            "operation": "put",
+            "pairs": [("a", b"1")],
+        }
+        batch = pa.RecordBatch.from_pylist([row], schema=UPDATE_SCHEMA)
+        fresh = UpdateBatch(Seen().fresh(batch), "warm-up", 1, Position(1, 1))
+        assert fresh.values("a").to_pylist() == [b"1"]
+
     def __init__(self) -> None:
         self._subscription: Any = None
         self._replay: _Replay | None = None

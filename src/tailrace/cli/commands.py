@@ -44,8 +44,12 @@ def run(
     role: Annotated[Role | None, typer.Option(help="Run this role alone, in this process.")] = None,
     config: Config = None,
     data_folder: Annotated[Path | None, typer.Option("--data", help="Data folder, instead of the configured.")] = None,
-    listen: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Listen there, instead of the configured.")] = None,
-    health: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Health port, likewise (port 0: any).")] = None,
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Listen there, instead of the configured.")
+    ] = None,
+    health: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Health port, likewise (port 0: any).")
+    ] = None,
 ) -> None:
     """Run this node: the store, the publisher, or both.
 
@@ -91,11 +95,15 @@ def check(
 @app.command()
 def tail(
     dataset: Annotated[str, typer.Argument(help="A dataset's name, or tailrace://host:port/dataset.")],
-    filter: Annotated[str | None, typer.Option("--filter", "-f", help="Only updates that pass; see the examples.")] = None,
+    filter: Annotated[
+        str | None, typer.Option("--filter", "-f", help="Only updates that pass; see the examples.")
+    ] = None,
     start: Annotated[
         str, typer.Option("--from", help="earliest, latest, an age like -5m, or line@era:sequence:index.")
     ] = "latest",
-    until: Annotated[str | None, typer.Option(help="'head': stop at what is the newest update now; or a position.")] = None,
+    until: Annotated[
+        str | None, typer.Option(help="'head': stop at what is the newest update now; or a position.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Stop after so many updates.")] = None,
     as_json: Json = False,
     address: Address = None,
@@ -142,7 +150,9 @@ def status(
 @app.command()
 def put(
     table: Annotated[str, typer.Argument(help="The table; it is made by the first write to it.")],
-    key: Annotated[str | None, typer.Argument(help="The key. Left out: JSON lines are read from standard input.")] = None,
+    key: Annotated[
+        str | None, typer.Argument(help="The key. Left out: JSON lines are read from standard input.")
+    ] = None,
     pairs: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE", help="The values.")] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the key instead.")] = False,
     wait: Annotated[

@@ -111,7 +111,7 @@ class Configuration(Settings, frozen=True):
         if self.store is not None and self.store.dataset not in self.dataset:
             raise ConfigInvalid(
                 path="store.dataset",
-                reason=f"{self.store.dataset!r} is no dataset here; write [dataset.{self.store.dataset}] with its shards",
+                reason=f"{self.store.dataset!r} is no dataset here; write [dataset.{self.store.dataset}] too",
             )
         for name, app in self.app.items():
             self._check_application(name, app)
@@ -128,7 +128,9 @@ class Configuration(Settings, frozen=True):
         _require_name(path, name)
         if not dataset.sources and (self.store is None or self.store.dataset != name):
             example = f'source = "store://127.0.0.1:7401/{name}"'
-            raise ConfigInvalid(path=f"{path}.source", reason=f"is missing; write {example}, or [store] for one of its own")
+            raise ConfigInvalid(
+                path=f"{path}.source", reason=f"is missing; write {example}, or [store] for one of its own"
+            )
         for url in dataset.sources:
             check_source_url(f"{path}.source", url)
         if len(dataset.sources) > 1:
@@ -138,10 +140,14 @@ class Configuration(Settings, frozen=True):
         path = f"app.{name}"
         _require_name(path, name)
         if not app.dataset and len(self.dataset) != 1:
-            raise ConfigInvalid(path=f"{path}.dataset", reason=f"is missing; it is one of {', '.join(self.dataset) or 'none'}")
+            raise ConfigInvalid(
+                path=f"{path}.dataset", reason=f"is missing; it is one of {', '.join(self.dataset) or 'none'}"
+            )
         if app.dataset and app.dataset not in self.dataset:
             known = ", ".join(self.dataset) or "none yet"
-            raise ConfigInvalid(path=f"{path}.dataset", reason=f"{app.dataset!r} is no dataset here; there are: {known}")
+            raise ConfigInvalid(
+                path=f"{path}.dataset", reason=f"{app.dataset!r} is no dataset here; there are: {known}"
+            )
         with _named(f"{path}.filter"):
             require_filter(app.filter)
         with _named(f"{path}.start"):

@@ -102,7 +102,9 @@ def credential_issue(
         list[str],
         typer.Option("--allow", metavar="ACTION", help="subscribe, read, write or admin; may be repeated."),
     ],
-    datasets: Annotated[list[str] | None, typer.Option("--dataset", "-d", help="Only on this dataset; may be repeated.")] = None,
+    datasets: Annotated[
+        list[str] | None, typer.Option("--dataset", "-d", help="Only on this dataset; may be repeated.")
+    ] = None,
     applications: Annotated[
         list[str] | None, typer.Option("--application", help="Only for this application; may be repeated.")
     ] = None,

@@ -18,6 +18,7 @@ import typer
 from tailrace.cli.configuration import Configuration, find_configuration, with_changes
 from tailrace.cli.environment import read_environment
 from tailrace.cli.output import note, say
+from tailrace.cli.ports import settled
 from tailrace.errors import ConfigInvalid
 from tailrace.runtime.logging import configure
 
@@ -44,12 +45,15 @@ def run_roles(options: RunOptions) -> None:
     secrets = [environment.credential] if environment.credential else []
     if len(roles) == 1:
         configure(level=environment.log_level, form=environment.log_form, role=roles[0], secrets=secrets)
+        configuration = with_ports(configuration)
         from tailrace.cli.roles.process import run_role
 
         code = run_role(roles[0], configuration)
     else:
         if options.listen or options.health:
-            raise ConfigInvalid(path="--listen", reason=f"with several roles ({', '.join(roles)}) it needs --role as well")
+            raise ConfigInvalid(
+                path="--listen", reason=f"with several roles ({', '.join(roles)}) it needs --role as well"
+            )
         configure(level=environment.log_level, form=environment.log_form, role="run", secrets=secrets)
         assert file is not None
         code = supervise(roles, file, options.data_folder)
@@ -84,6 +88,16 @@ def overridden(configuration: Configuration, options: RunOptions, roles: list[Ro
         node = with_changes(node, changes)
         if store is not None and together:
             store = with_changes(store, {"listen": node.listen})
+    return with_changes(configuration, {"node": node, "store": store})
+
+
+def with_ports(configuration: Configuration) -> Configuration:
+    """Port 0 replaced by a free one wherever a role listens."""
+    node, store = configuration.node, configuration.store
+    together = store is not None and store.listen == node.listen
+    node = with_changes(node, {"listen": settled(node.listen)})
+    if store is not None:
+        store = with_changes(store, {"listen": node.listen if together else settled(store.listen)})
     return with_changes(configuration, {"node": node, "store": store})
 
 

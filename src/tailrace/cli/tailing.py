@@ -177,7 +177,14 @@ def as_line(update: Update, line: str) -> str:
     """Position, commit time, table, operation, key and pairs, with tabs between them."""
     moment = instant_text(update.committed_at) if update.committed_at else "-"
     pairs = " ".join(f"{name}={readable(value)}" for name, value in update.pairs.items())
-    fields = (str(LinePosition(line, update.position)), moment, update.table, update.operation, readable(update.key), pairs)
+    fields = (
+        str(LinePosition(line, update.position)),
+        moment,
+        update.table,
+        update.operation,
+        readable(update.key),
+        pairs,
+    )
     return "\t".join(fields)
 
 

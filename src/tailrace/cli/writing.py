@@ -98,7 +98,7 @@ def put_lines(options: PutOptions, where: ReachOptions) -> None:
 
 
 def operations(lines: TextIO, table: str) -> Iterator[Operation]:
-    """The writes in JSON lines: {"key": ..., "pairs": {...}} or {"key": ..., "delete": true}, and "table" if another."""
+    """The writes in JSON lines: {"key": "a", "pairs": {...}} or {"key": "a", "delete": true}; "table" if another."""
     for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_CHARS), ""), 1):
         if line.strip():
             try:

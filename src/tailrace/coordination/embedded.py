@@ -41,6 +41,7 @@ from tailrace.runtime.tasks import Workers
 
 log = get_log(__name__)
 
+DATABASE_NAME: Final = "coordination.db"
 POLL_S: Final = 0.05
 MAX_CHANGES_KEPT: Final = 10_000  # topics noted; a process that missed more wakes all its watches
 _BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
@@ -75,7 +76,7 @@ class EmbeddedCoordinator:
         self._poll_s = poll_s
         self._boot = _boot_id()
         self._database = Database(
-            folder / "coordination.db",
+            folder / DATABASE_NAME,
             kind="coordination",
             migrations=_MIGRATIONS,
             busy_timeout_s=busy_timeout_s,

@@ -31,9 +31,9 @@ from tailrace.publisher.resume import Resumption, in_era, resume
 from tailrace.publisher.settings import PublisherSettings
 from tailrace.publisher.stream import Stream
 from tailrace.runtime.clock import Clock
-from tailrace.sources.interface import Source
+from tailrace.sources.interface import Bounds, Source
 from tailrace.updates.filters import Filter
-from tailrace.updates.position import Checkpoint, LinePosition, Marker, Position
+from tailrace.updates.position import START, Checkpoint, LinePosition, Marker, Position
 from tailrace.wire.messages import Acknowledge, Alive, Leave, Subscribe
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class DatasetPublisher:
             record.application: self._known(record) for record in records.of(dataset)
         }
         self._closed = False
-        self.last_bounds = source.bounds()
+        self.last_bounds = Bounds(START, START)
 
     def _known(self, record: ApplicationRecord) -> Application:
         found = self._markers.load(self.dataset, record.application)
@@ -126,7 +126,10 @@ class DatasetPublisher:
         return application
 
     def _start(self, text: str) -> Position:
-        bounds = self.source.bounds()
+        try:
+            bounds = self.source.bounds()
+        except LogError as error:
+            raise Unavailable(reason=f"a new application cannot start: {error}") from error
         if text == "earliest":
             return bounds.after
         if text == "latest":

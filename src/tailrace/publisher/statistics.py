@@ -34,7 +34,11 @@ class _App(NamedTuple):
 
 _DATASET: Final[tuple[tuple[str, str, Callable[[_Of], float]], ...]] = (
     ("head_sequence", "Sequence number of the newest update that is safe.", lambda of: of.status.head.sequence),
-    ("oldest_sequence", "Everything after this sequence number can still be read.", lambda of: of.status.oldest.sequence),
+    (
+        "oldest_sequence",
+        "Everything after this sequence number can still be read.",
+        lambda of: of.status.oldest.sequence,
+    ),
     ("era", "Era of the log's history; it rises when the history forks.", lambda of: of.status.era),
     ("epoch", "Epoch of this publisher's claim on the dataset.", lambda of: of.publisher.epoch),
     ("caravans", "Log readers under way.", lambda of: of.status.caravans),
@@ -42,8 +46,16 @@ _DATASET: Final[tuple[tuple[str, str, Callable[[_Of], float]], ...]] = (
     ("failed", "1 while the log cannot be read.", lambda of: float(bool(of.status.error))),
 )
 _APPLICATION: Final[tuple[tuple[str, str, Callable[[_App], float]], ...]] = (
-    ("marker_sequence", "Least acknowledged sequence number of its flows.", lambda app: app.status.acknowledged.sequence),
-    ("sent_sequence", "Sequence number up to which its subscriber was sent the log.", lambda app: app.status.sent.sequence),
+    (
+        "marker_sequence",
+        "Least acknowledged sequence number of its flows.",
+        lambda app: app.status.acknowledged.sequence,
+    ),
+    (
+        "sent_sequence",
+        "Sequence number up to which its subscriber was sent the log.",
+        lambda app: app.status.sent.sequence,
+    ),
     ("lag_updates", "Sequence numbers between what it has processed and the head.", lambda app: app.status.lag_updates),
     ("lag_seconds", "Age of the newest update that it has, while others wait.", lambda app: app.status.lag_s),
     ("queued_bytes", "Read for it and not sent yet.", lambda app: app.status.queued_bytes),
@@ -80,7 +92,9 @@ class PublisherCollector(Collector):
             for of in seen:
                 gauge.add_metric([of.status.dataset], value(of))
             yield gauge
-        read = CounterMetricFamily("tailrace_publisher_log_bytes", "Bytes of log read by all caravans.", labels=["dataset"])
+        read = CounterMetricFamily(
+            "tailrace_publisher_log_bytes", "Bytes of log read by all caravans.", labels=["dataset"]
+        )
         for of in seen:
             read.add_metric([of.status.dataset], of.status.log_bytes)
         yield read

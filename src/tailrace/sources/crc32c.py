@@ -16,10 +16,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 from llvmlite import binding, ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from tailrace.sources.memory import load8, load64
+from tailrace.updates.kernels import kernel
 
 POLYNOMIAL: Final = 0x82F63B78  # Castagnoli, bits reversed
 MASK_DELTA: Final = 0xA282EAD8
@@ -77,8 +78,7 @@ _TABLES: Final = _tables()
 _SHIFTS: Final = _shifts()
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _crc64(_context: Any, crc: Any, word: Any) -> Any:
+def _crc64_typed(_context: Any, crc: Any, word: Any) -> Any:
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         i64 = ir.IntType(64)
         function = builder.module.declare_intrinsic("llvm.x86.sse42.crc32.64.64", [], ir.FunctionType(i64, [i64, i64]))
@@ -87,8 +87,7 @@ def _crc64(_context: Any, crc: Any, word: Any) -> Any:
     return types.int64(types.int64, types.int64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _crc8(_context: Any, crc: Any, byte: Any) -> Any:
+def _crc8_typed(_context: Any, crc: Any, byte: Any) -> Any:
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         i64, i32, i8 = ir.IntType(64), ir.IntType(32), ir.IntType(8)
         function = builder.module.declare_intrinsic("llvm.x86.sse42.crc32.32.8", [], ir.FunctionType(i32, [i32, i8]))
@@ -98,8 +97,7 @@ def _crc8(_context: Any, crc: Any, byte: Any) -> Any:
     return types.int64(types.int64, types.int64), codegen
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _multiply(_context: Any, left: Any, right: Any) -> Any:
+def _multiply_typed(_context: Any, left: Any, right: Any) -> Any:
     """The low 64 bits of the carry-less product."""
 
     def codegen(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -113,21 +111,26 @@ def _multiply(_context: Any, left: Any, right: Any) -> Any:
     return types.int64(types.int64, types.int64), codegen
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+_crc64: Any = intrinsic(_crc64_typed)  # (crc, word) -> crc
+_crc8: Any = intrinsic(_crc8_typed)
+_multiply: Any = intrinsic(_multiply_typed)
+
+
+@kernel
 def _by_instruction(address: int, size: int) -> int:
-    crc = np.int64(_U32)
+    crc = _U32
     end = address + size
     while end - address >= 48:
         words = min((end - address) // 24, _STREAM_WORDS)
         stride = words * 8
-        second = np.int64(0)
-        third = np.int64(0)
+        second = 0
+        third = 0
         for at in range(address, address + stride, 8):
             crc = _crc64(crc, load64(at))
             second = _crc64(second, load64(at + stride))
             third = _crc64(third, load64(at + 2 * stride))
         joined = _multiply(crc, _SHIFTS[2 * words]) ^ _multiply(second, _SHIFTS[words])
-        crc = _crc64(np.int64(0), joined) ^ third
+        crc = _crc64(0, joined) ^ third
         address += 3 * stride
     while end - address >= 8:
         crc = _crc64(crc, load64(address))
@@ -135,14 +138,14 @@ def _by_instruction(address: int, size: int) -> int:
     while address < end:
         crc = _crc8(crc, load8(address))
         address += 1
-    return crc ^ _U32
+    return int(crc ^ _U32)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def by_table(address: int, size: int) -> int:
     """The fallback: the same answer from look-ups."""
     tables = _TABLES
-    crc = np.int64(_U32)
+    crc = _U32
     end = address + size
     while end - address >= 8:
         low = load64(address) ^ crc
@@ -160,17 +163,17 @@ def by_table(address: int, size: int) -> int:
     while address < end:
         crc = tables[0, (crc ^ load8(address)) & 0xFF] ^ (crc >> 8)
         address += 1
-    return crc ^ _U32
+    return int(crc ^ _U32)
 
 
 checksum: Any = _by_instruction if ACCELERATED else by_table
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def masked(address: int, size: int) -> int:
     """The checksum as RocksDB stores it: rotated by 15 bits, plus a constant."""
     crc = checksum(address, size)
-    return (((crc >> 15) | (crc << 17)) + MASK_DELTA) & _U32
+    return int((((crc >> 15) | (crc << 17)) + MASK_DELTA) & _U32)
 
 
 def unmask(stored: int) -> int:

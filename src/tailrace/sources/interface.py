@@ -36,19 +36,11 @@ class Lost(NamedTuple):
     reason: str
 
 
-class Loss(NamedTuple):
-    """What the log does not hold: everything after `after`, up to and with `until`."""
-
-    after: Position
-    until: Position
-    reason: str
-
-
 @dataclass(frozen=True, slots=True)
 class LogBatch:
     """Some updates in log order, and up to where the log has been read.
 
-    `through` lies at a transaction's end; it moves on even where there was nothing to deliver (`updates` is empty then).
+    `through` lies at a transaction's end; it moves on even where nothing was to be delivered (`updates` is empty).
     `checkpoint` is `through` with its witness. `log_bytes` is how much of the log was read for it. `at_head` says that
     nothing more was there to read when the batch was cut. `loss` is what is missing right before `updates`.
     """

@@ -45,8 +45,14 @@ def _store(bits: int) -> Any:
     return intrinsic(typing)
 
 
-load8, load16, load32, load64 = _load(8), _load(16), _load(32), _load(64)
-store8, store32, store64 = _store(8), _store(32), _store(64)
+# load(address) -> number, unsigned but for 64 bits; store(address, number): unaligned, little endian
+load8: Any = _load(8)
+load16: Any = _load(16)
+load32: Any = _load(32)
+load64: Any = _load(64)
+store8: Any = _store(8)
+store32: Any = _store(32)
+store64: Any = _store(64)
 
 
 def _block(name: str) -> Any:
@@ -65,5 +71,5 @@ def _block(name: str) -> Any:
     return intrinsic(typing)
 
 
-copy = _block("llvm.memcpy")  # copy(target, source, size): the two must not overlap
-move = _block("llvm.memmove")  # move(target, source, size): they may
+copy: Any = _block("llvm.memcpy")  # copy(target, source, size): the two must not overlap
+move: Any = _block("llvm.memmove")  # move(target, source, size): they may

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from threading import Condition, Event, Lock, Thread
 from types import TracebackType
@@ -23,7 +24,6 @@ from tailrace.runtime.backoff import Backoff, Retry
 from tailrace.runtime.clock import SYSTEM_CLOCK, Clock
 from tailrace.store.client_stream import ClientStream, Outgoing, Waiting
 from tailrace.store.operations import WriteResult, conform, count_writes, put
-from tailrace.store.sever import sever
 from tailrace.updates.pairs import decode_pairs
 from tailrace.wire.addresses import parse_url
 from tailrace.wire.client import Connection
@@ -81,7 +81,8 @@ class StoreClient:
         self._retry = Retry(self._limits.backoff, random)
         self._not_before = clock.monotonic()
         self._last_failure: TailraceError | None = None
-        self._connection = Connection(self._endpoint, credential, tls, self._limits.call_timeout_s)
+        self._connect = partial(Connection, self._endpoint, credential, tls, self._limits.call_timeout_s)
+        self._connection = self._connect()
         self._opening = Lock()  # guards the stream
         self._stream: ClientStream | None = None
         self._room = Condition()  # guards the counts
@@ -199,6 +200,8 @@ class StoreClient:
                 self._stream = self._opened()
             except TailraceError as error:
                 self._last_failure = error
+                # gRPC has a backoff of its own per connection. Calls that still use the old one keep it alive.
+                self._connection = self._connect()
                 self._not_before = self._clock.monotonic() + self._retry.failed()
                 raise
             return self._stream
@@ -224,8 +227,10 @@ class StoreClient:
             if stream is not None and silent_looks >= self._limits.silence_s:
                 silent_looks = 0
                 reason = f"silent for {self._limits.silence_s} s"
-                stream.break_off(Disconnected(address=self._endpoint.address, reason=reason))
-                sever(self._endpoint.host, self._endpoint.port)
+                stream.verdict = Disconnected(address=self._endpoint.address, reason=reason)
+                self._connection.abort()
+                self._connection = self._connect()
+                stream.break_off(stream.verdict)
 
     # ---- ending ----------------------------------------------------------------------------------------------------
 
@@ -248,7 +253,7 @@ class StoreClient:
             stream.end()
             if not stream.join(self._limits.close_timeout_s):
                 stream.break_off(Disconnected(address=self._endpoint.address, reason="no answer before the end"))
-                sever(self._endpoint.host, self._endpoint.port)
+                self._connection.abort()
         self._watch.join()
         self._connection.close()
 

@@ -66,10 +66,11 @@ class Outgoing:
 class Message:
     """One message on its way; `left` of its writes are unanswered."""
 
-    __slots__ = ("left", "outgoing")
+    __slots__ = ("is_small", "left", "outgoing")
 
     def __init__(self, outgoing: Sequence[Outgoing]) -> None:
         self.outgoing = outgoing
+        self.is_small = outgoing[0].batch is None
         self.left = sum(len(entry.futures) for entry in outgoing)
 
 
@@ -82,7 +83,7 @@ class ClientStream:
         self._answered = answered
         self._gathered: deque[Outgoing] = deque()
         self._waiting: dict[int, tuple[Waiting, int, Message]] = {}  # by number, with the bytes that its answer frees
-        self._messages = 0  # unanswered
+        self._messages = 0  # unanswered ones of small writes
         self._next_number = 0
         self._lock = Lock()  # guards all that stands above and below it
         self._sent = Condition(self._lock)
@@ -90,6 +91,7 @@ class ClientStream:
         self._ending = False  # nothing more is taken
         self._half_closed = False
         self._ended: TailraceError | None = None
+        self.verdict: TailraceError | None = None  # what the stream is to break with, whatever breaks it
         self.heard = True  # something came since this was last set to False
         self._reader = Thread(target=self._run_answers, name="store-client-answers", daemon=True)
         self._reader.start()
@@ -150,7 +152,7 @@ class ClientStream:
         return Message(message)
 
     def _number(self, message: Message) -> int:
-        self._messages += 1
+        self._messages += message.is_small
         first = self._next_number
         for outgoing in message.outgoing:
             share = outgoing.size_bytes // len(outgoing.futures)
@@ -199,7 +201,7 @@ class ClientStream:
                 settled.append((future, answer))
                 freed += size
                 sent.left -= 1
-                self._messages -= sent.left == 0
+                self._messages -= sent.is_small and sent.left == 0
             sends = bool(self._gathered) and not self._sending
             self._sending = self._sending or sends
         if sends:
@@ -245,7 +247,7 @@ class ClientStream:
         with self._lock:
             if self._ended is not None:
                 return
-            self._ended = error
+            error = self._ended = self.verdict or error
             unsent, self._gathered = list(self._gathered), deque()
             waiting, self._waiting = list(self._waiting.values()), {}
         if waiting:

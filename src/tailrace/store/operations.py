@@ -229,7 +229,9 @@ def _columns(batch: pa.RecordBatch) -> dict[str, Any]:
     for field in OPERATIONS_SCHEMA:
         at = batch.schema.get_field_index(field.name)
         if at >= 0:
-            column = batch.column(at)
+            column: Any = batch.column(at)
+            if pa.types.is_null(column.type):  # as columns without any value are made
+                column = column.cast(field.type)
             if not column.type.equals(field.type):
                 raise UpdateInvalid(reason=f"the column {field.name!r} is {column.type}, not {field.type}")
             if not field.nullable and column.null_count:

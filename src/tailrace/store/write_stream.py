@@ -13,10 +13,11 @@ from queue import Empty, SimpleQueue
 from threading import Condition, Event, Thread
 from typing import Any, Final, Protocol, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from tailrace.errors import ProtocolMismatch, TailraceError
+from tailrace.errors import ProtocolMismatch, TailraceError, UpdateInvalid
 from tailrace.store.commits import Outcome
 from tailrace.store.engine import Store
 from tailrace.store.operations import Prepared, WriteResult, prepare, prepare_batch
@@ -100,8 +101,7 @@ class WriteStream:
         elif chunk.data is None:
             raise ProtocolMismatch(reason="a WriteTable came without its record batch")
         else:
-            batch = cast(pa.RecordBatch, chunk.data)
-            numbered = [(entry.number, entry.write) for entry in prepare_batch(batch, self._store.options)]
+            numbered = self._prepared_batch(cast(pa.RecordBatch, chunk.data))
         self._submit(numbered, message.durability)
 
     def _prepared(self, message: Writes) -> list[tuple[int, Prepared | TailraceError]]:
@@ -112,6 +112,12 @@ class WriteStream:
             except TailraceError as error:
                 numbered.append((number, error))
         return numbered
+
+    def _prepared_batch(self, batch: pa.RecordBatch) -> list[tuple[int, Prepared | TailraceError]]:
+        try:
+            return [(entry.number, entry.write) for entry in prepare_batch(batch, self._store.options)]
+        except UpdateInvalid as error:  # the batch as a whole
+            return [(int(number), error) for number in np.unique(np.asarray(batch.column("write")))]
 
     def _submit(self, numbered: Sequence[tuple[int, Prepared | TailraceError]], durability: Durability | None) -> None:
         with self._changed:

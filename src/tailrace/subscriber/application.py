@@ -53,7 +53,11 @@ class Application:
         raise NotImplementedError
 
     def on_token(self, token: Token) -> bool | None:
-        """All updates up to the token were processed. False defers it to `Subscription.acknowledge`."""
+        """All updates up to the token were processed. False defers it to `Subscription.acknowledge`.
+
+        Closing the subscription asks one last time, for everything that was processed until then; False then means
+        that what no token covered comes again.
+        """
         return True
 
     def on_shard_revoked(self, shard: int) -> None:

@@ -47,6 +47,11 @@ class Lease:
     def over(self) -> bool:
         return self._clock.monotonic() > self.until
 
+    @property
+    def lapsed(self) -> bool:
+        """Whether its time has run out, apart from whether it was taken away."""
+        return self._clock.monotonic() > self._heard_at + self.lease_s
+
     def check(self) -> None:
         """Raises why the application may not be called any more; to be asked right before each call."""
         if self._clock.monotonic() > self.until:

@@ -58,7 +58,6 @@ class Ledger:
         self.address = ""
         self.progress: Position | None = None
         self.last_error = ""
-        self.deferring = False  # the application acknowledges in its own time
 
     def opened(self, message: Opened) -> ShardChange:
         """A stream opens. `Fenced` if it comes from an owner that another one superseded just now."""
@@ -71,7 +70,6 @@ class Ledger:
         if message.session != self._session:
             self._sessions += 1
             self._session = message.session
-            self.deferring = False
         held, given = set(self._shards), set(message.shards)
         self._shards = tuple(sorted(given))
         self._epoch, self._heard_at = message.epoch, now

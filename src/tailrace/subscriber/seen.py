@@ -57,6 +57,21 @@ class Seen:
         self._last = np.concatenate([self._last, np.full((missing, 3), -1, np.int64)])
 
 
+def warm() -> None:
+    """Loads the kernel, which takes a moment the first time in a process: better before the first update is here."""
+    Seen().fresh(_ONE_ROW)
+
+
+_ONE_ROW: Final = pa.record_batch(
+    {
+        "shard": pa.array([0], pa.int32()),
+        "era": pa.array([0], pa.int32()),
+        "sequence": pa.array([0], pa.int64()),
+        "index": pa.array([0], pa.int32()),
+    }
+)
+
+
 def _numbers(batch: pa.RecordBatch, name: str) -> Any:
     column: Any = batch.column(name)
     return column.to_numpy(zero_copy_only=True)

@@ -168,9 +168,7 @@ class Session:
     def _on_token(self, message: messages.Token, _: pa.RecordBatch) -> None:
         token = self._token(message)
         answer = self._delivery.call(lambda: self._application.on_token(token), f"token {token.number}")
-        if answer is False:
-            self._ledger.deferring = True
-        else:
+        if answer is not False:
             self._acknowledge(message.token)
 
     def _on_data_loss(self, message: messages.DataLoss, _: pa.RecordBatch) -> None:
@@ -228,14 +226,21 @@ class Session:
             )
         self._send_acknowledgement(0, Checkpoint(position, None))
 
-    def farewell(self, *, acknowledge: bool) -> None:
-        """After `run`: acknowledges what was processed, so that it need not come again, and gives the flows up."""
+    def farewell(self, *, last_token: bool) -> None:
+        """After `run`: gives the flows up, and before that acknowledges what was processed if the application agrees.
+
+        It is asked with a token of number 0 for everything that it processed, so that one which keeps what it got in
+        memory can make it safe, or decline.
+        """
         opened = self._opened
-        if opened is None:
+        if opened is None or self.lease.lapsed:
             return
-        if acknowledge and not opened.standby and self.through is not None and self.through > opened.after:
-            place = Checkpoint(self.through, None)
-            self._send(messages.Acknowledge(opened.session, opened.epoch, 0, place), FAREWELL_TIMEOUT_S)
+        if last_token and not opened.standby and self.through is not None and self.through > opened.after:
+            shards = tuple(opened.shards)
+            token = Token(0, opened.session, opened.line, shards, self.through)
+            if self._application.on_token(token) is not False:
+                place = Checkpoint(self.through, None)
+                self._send(messages.Acknowledge(opened.session, opened.epoch, 0, place), FAREWELL_TIMEOUT_S)
         self._send(messages.Leave(opened.session), FAREWELL_TIMEOUT_S)
 
     def _acknowledge(self, token: int) -> None:

@@ -17,10 +17,12 @@ from typing import Final
 
 from tailrace.errors import (
     AcknowledgementRefused,
+    ConfigInvalid,
     Fenced,
     Kind,
     RemoteFailed,
     TailraceError,
+    UrlInvalid,
     VersionTooNew,
 )
 from tailrace.runtime.backoff import Backoff, Retry
@@ -30,6 +32,7 @@ from tailrace.subscriber.delivery import Delivery
 from tailrace.subscriber.lease import Lease
 from tailrace.subscriber.ledger import Ledger, SubscriptionStatus
 from tailrace.subscriber.policy import ErrorPolicy, PolicyName
+from tailrace.subscriber.seen import warm
 from tailrace.subscriber.session import Session
 from tailrace.subscriber.wanted import Wanted, wanted
 from tailrace.updates.filters import Filter
@@ -43,6 +46,7 @@ logger: Final = logging.getLogger(__name__)
 
 RECONNECT: Final = Backoff(first_s=0.05, limit_s=5.0)
 HELLO_TIMEOUT_S: Final = 5.0
+MAX_PEERS: Final = 64
 CLOSE_TIMEOUT_S: Final = 10.0
 PATIENT_CLOSE_S: Final = 1.0  # for a connection that is just being opened, before its sockets are closed
 
@@ -73,7 +77,7 @@ class Subscription:
         self._random = random or Random()
         self._retry = Retry(reconnect, self._random)
         self._endpoints = [wanted.endpoint]
-        self._at = 0
+        self._next = wanted.endpoint
         self._ledger = Ledger(clock)
         self._session: Session | None = None
         self._connecting: Connection | None = None
@@ -151,10 +155,11 @@ class Subscription:
 
     def _run(self) -> None:
         try:
+            warm()
             while not self._closing.is_set():
                 self._ledger.state = "connecting"
                 try:
-                    self._one_session(self._endpoints[self._at])
+                    self._one_session(self._next)
                 except TailraceError as error:
                     self._come_back_or_raise(error)
             self._ledger.state = "closed"
@@ -185,9 +190,10 @@ class Subscription:
 
     def _one_session(self, endpoint: Endpoint) -> None:
         """Always raises why it ended. The next attempt goes to another publisher unless this one was of use."""
-        here, self._at = self._at, (self._at + 1) % len(self._endpoints)
+        self._next = self._after(endpoint)
         with self._wanted.connect(endpoint) as control, self._wanted.connect(endpoint) as data:
             self._learn_peers(endpoint, control)
+            self._next = self._after(endpoint)
             lease = Lease(self._clock, self._clock.monotonic())
             self._is_connecting(data)
             try:
@@ -205,9 +211,9 @@ class Subscription:
             )
             with reader:
                 self._ledger.address = endpoint.address
-                self._run_session(session, here)
+                self._run_session(session, endpoint)
 
-    def _run_session(self, session: Session, here: int) -> None:
+    def _run_session(self, session: Session, endpoint: Endpoint) -> None:
         with self._lock:
             self._session = session
         if self._closing.is_set():
@@ -222,17 +228,18 @@ class Subscription:
             with self._lock:
                 self._session = None
             if session.settled:
-                self._at = here
+                self._next = endpoint
                 self._retry.succeeded()
-            if not (isinstance(ending, TailraceError) and comes_back(ending)):
-                self._farewell(session)
+            closing = self._closing.is_set()
+            if closing or not (isinstance(ending, TailraceError) and comes_back(ending)):
+                self._farewell(session, last_token=closing)
 
-    def _farewell(self, session: Session) -> None:
+    def _farewell(self, session: Session, *, last_token: bool) -> None:
         """One that fails costs some repeats and a lease's wait, no more."""
         try:
-            session.farewell(acknowledge=self._wanted.mode == "reliable" and not self._ledger.deferring)
-        except TailraceError as error:
-            logger.info("application %s left without a farewell: %s", self._wanted.application, error)
+            session.farewell(last_token=last_token and self._wanted.mode == "reliable")
+        except Exception:  # the application's own on_token is in there
+            logger.warning("application %s left without a farewell", self._wanted.application, exc_info=True)
 
     def _learn_peers(self, endpoint: Endpoint, control: Connection) -> None:
         """All publishers of the dataset, the user's own address always among them."""
@@ -243,8 +250,21 @@ class Subscription:
             raise VersionTooNew(
                 what=f"the protocol of {endpoint.address}", found=reply.oldest_version, known=PROTOCOL_VERSION
             )
-        known = {each.address for each in self._endpoints}
-        self._endpoints += [self._wanted.endpoint.at(peer) for peer in reply.peers if peer not in known]
+        peers = {self._wanted.endpoint.address: self._wanted.endpoint}
+        for address in reply.peers[:MAX_PEERS]:
+            try:
+                peer = self._wanted.endpoint.at(address)
+                self._wanted.connect(peer).close()  # no network yet: it refuses to send a credential in the clear
+            except (UrlInvalid, ConfigInvalid) as error:
+                logger.warning("a peer of %s is passed over: %s", endpoint.address, error)
+            else:
+                peers.setdefault(peer.address, peer)
+        self._endpoints = list(peers.values())
+
+    def _after(self, endpoint: Endpoint) -> Endpoint:
+        """The publisher to try when this one is of no use."""
+        known = self._endpoints
+        return known[(known.index(endpoint) + 1) % len(known)] if endpoint in known else known[0]
 
     def _is_connecting(self, data: Connection | None) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ transport itself: the other side is unreachable, too slow or gone, which is `Dis
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -28,6 +29,9 @@ from tailrace.errors import (
 logger: Final = logging.getLogger(__name__)
 
 MAX_EXTRA_BYTES: Final = 4096  # gRPC bounds all trailers of a call to 8 KiB, and an oversized one breaks the call
+_GRPC_WORDS: Final = re.compile(
+    r"Flight returned \w+ error, with message: |failed to connect to all addresses; last error: \w+: [^ ]*: "
+)
 MAX_TEXT: Final = 1024
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -113,4 +117,6 @@ def _unpacked(extra: bytes) -> TailraceError:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).split("\n", 1)[0].split(". gRPC client debug context", 1)[0][:MAX_TEXT]
+    """What happened, without what gRPC says around it."""
+    line = str(error).split("\n", 1)[0].split(". gRPC client debug context", 1)[0]
+    return _GRPC_WORDS.sub("", line)[:MAX_TEXT]

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from tailrace.errors import ConfigInvalid, Disconnected, ProtocolMismatch, Unavailable
+from tailrace.runtime.clock import Deadline
 from tailrace.wire.addresses import Endpoint, is_loopback, parse_address
 from tailrace.wire.callers import ANYONE, Caller
 from tailrace.wire.connections import drop_connections
@@ -36,6 +37,7 @@ logger: Final = logging.getLogger(__name__)
 
 GRACE_S: Final = 2.0  # for services to end their streams by themselves
 DROP_AFTER_S: Final = 2.0  # more, before connections are closed
+DROPPING_S: Final = 8.0  # for calls to notice that their connections are gone, on a machine that is busy
 
 ActionHandler = Callable[[Caller, bytes], bytes]
 
@@ -120,7 +122,7 @@ class Server:
         return self._closed.wait(timeout_s)
 
     def shutdown(self, grace_s: float = GRACE_S) -> bool:
-        """Ends all calls and stops listening, within about `grace_s` + 6 s. False: a call still hangs in a service."""
+        """Ends all calls and stops listening, within about `grace_s` + 10 s. False: a call still hangs in a service."""
         with self._closing:
             if self._closed.is_set():
                 return self._ended_well
@@ -141,10 +143,10 @@ class Server:
         self._ending.set()
         if closer.is_alive():
             closer.join(DROP_AFTER_S)
-        if closer.is_alive():
-            dropped = drop_connections(port)
-            logger.warning("closed %d connections whose calls did not end", dropped)
-            closer.join(DROP_AFTER_S)
+        give_up = Deadline(DROPPING_S)
+        while closer.is_alive() and not give_up.passed():
+            logger.warning("closed %d connections whose calls did not end", drop_connections(port))
+            closer.join(0.5)
         if closer.is_alive():
             logger.error("a call on port %d does not end", port)
         return not closer.is_alive()

@@ -38,6 +38,7 @@ NUMBERS = [
 PATTERNS = [
     "", "^", "$", "^$", "^tmp_", "a$", "^a$", "aq", "a.c", r"\.", "[0-9]+", "(?i)AB", "ö", "^.$", "^..$", "a|q",
     r"\.jpg$", r"\-", r"\$", "q{1}", "bcdefgh_", "^1bcdefgh_abcdefgh$", "5", r"Z$", "^[1-9]$", "\n", "x*",
+    "^[A-M]", "^[a-c5]",
 ]  # fmt: skip
 START = datetime(2026, 11, 18, 21, 40, 8, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""Which era a log is in when its role opens it: asked of the coordinator, with the log's identity and what was acknowledged.
+"""Which era a log is in when its role opens it: the coordinator is told its identity and what was acknowledged of it.
 
 A folder that was emptied has another identity, and one that was restored from a backup ends before a marker: both are a
 fork, and the era rises. The greatest marker stands in the publisher's ledger, in the same data folder where store and

@@ -69,9 +69,10 @@ class Ownership:
         finally:
             watch.close()
         holder = self._coordinator.holder(name)
+        who = holder.session_name if holder else "which is gone now"
         raise Unavailable(
-            reason=f"dataset {dataset!r} is published by another process, {holder.session_name if holder else 'gone now'}; "
-            f"stop that one, or give this one a data folder of its own"
+            reason=f"dataset {dataset!r} is published by another process, {who}; "
+            "stop that one, or give this one a data folder of its own"
         )
 
     def _keep(self) -> None:

@@ -1,7 +1,6 @@
-"""The publisher role: one source for each dataset, its markers and dead letters, and the claim that makes it the owner."""
+"""The publisher role: a source for each dataset, its markers and dead letters, and its claim to be the owner."""
 
 from __future__ import annotations
-
 
 from tailrace.cli.configuration import Configuration
 from tailrace.cli.roles.assembly import PUBLISHER_FOLDER, Assembly
@@ -25,7 +24,11 @@ def open_publisher(assembly: Assembly, address: str, own_store: Store | None) ->
     ledger = open_ledger(assembly.folder(PUBLISHER_FOLDER))
     assembly.stack.callback(ledger.close)
     ownership = Ownership(assembly, list(configuration.dataset))
-    records, markers, dead = CoordinatorRecords(assembly.coordinator()), MarkerStore(ledger), DeadLetters(ledger, assembly.clock)
+    records, markers, dead = (
+        CoordinatorRecords(assembly.coordinator()),
+        MarkerStore(ledger),
+        DeadLetters(ledger, assembly.clock),
+    )
     datasets = []
     for name, settings in configuration.dataset.items():
         publisher = DatasetPublisher(

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from tailrace.sources.crc32c import masked
 from tailrace.sources.memory import load8, load16, load32, move
+from tailrace.updates.kernels import inlined, kernel
 
 BLOCK_BYTES: Final = 32768
 HEADER_BYTES: Final = 7
@@ -95,12 +95,12 @@ _MORE, _TABLE_FULL, _CHECKSUM, _LENGTH, _TYPE, _ZERO, _OLD, _ORDER, _SPECIAL = (
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
-@njit(cache=True, nogil=True, forceinline=True)  # type: ignore[untyped-decorator]
+@inlined
 def _is_recyclable(kind: int) -> bool:
     return (5 <= kind <= 8) or kind == 11 or kind == 131
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _check(address: int, scan: int, state: Any) -> tuple[int, int, int]:
     """(status, header bytes, payload bytes) of the physical record at `scan`, of which 7 bytes are there."""
     at = address + scan
@@ -128,7 +128,7 @@ def _check(address: int, scan: int, state: Any) -> tuple[int, int, int]:
     return -1, header, length
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def scan(address: int, state: Any, records: Any) -> int:
     """Appends the logical records in the buffer at `address` to the table; returns why it stopped."""
     count = state[_RECORDS]
@@ -186,7 +186,7 @@ def scan(address: int, state: Any, records: Any) -> int:
             move(address + state[_JOIN_END], address + payload, length)
             state[_JOIN_END] += length
         at = payload + length
-        if kind == _FULL or kind == _LAST:
+        if kind in (_FULL, _LAST):
             records[count, 0] = state[_JOIN_START]
             records[count, 1] = state[_JOIN_END] - state[_JOIN_START]
             records[count, 2] = state[_JOIN_OFFSET]

@@ -9,18 +9,19 @@ values, are slices of arrays made once.
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit
 
 from tailrace.sources.memory import copy, load8, load16, load32, load64, store8, store32, store64
 from tailrace.sources.rocksdb.entries import Kind, Sum, varint
+from tailrace.updates.kernels import inlined, kernel
 from tailrace.updates.schema import PAIRS_TYPE, UPDATE_SCHEMA
 from tailrace.updates.sharding import shards_of
 
+_arrow: Any = pa  # the stubs' overloads name each type; these calls take any
 _NULL: Final = 0xFFFFFFFF
 _K_FOREIGN, _K_CODEC, _K_ENTITY, _K_BLOB, _K_DELETE, _K_RANGE, _K_MERGE = (int(k) for k in Kind)
 _NAMES: Final = np.frombuffer(b"value\x00\x00\x00blob_index\x00\x00\x00\x00\x00\x00end", dtype=np.uint8).copy()
@@ -28,18 +29,33 @@ OPERATION_NAMES: Final = ("put", "merge", "delete", "delete_range")
 _CONSTANT_ROWS: Final = 1 << 12
 
 # Where each column's buffer lies, as `fill` is told.
-(_A_SEQUENCE, _A_SHARD, _A_TIME, _A_KEY_OFFSETS, _A_KEYS, _A_PAIR_OFFSETS, _A_NAME_OFFSETS, _A_NAMES,
- _A_VALUE_OFFSETS, _A_VALUES, _A_NULLS, _A_TIME_VALID, _A_PAIRS_VALID, _A_TABLE, _A_OPERATION,
- _A_WORDS) = range(16)
+(
+    _A_SEQUENCE,
+    _A_SHARD,
+    _A_TIME,
+    _A_KEY_OFFSETS,
+    _A_KEYS,
+    _A_PAIR_OFFSETS,
+    _A_NAME_OFFSETS,
+    _A_NAMES,
+    _A_VALUE_OFFSETS,
+    _A_VALUES,
+    _A_NULLS,
+    _A_TIME_VALID,
+    _A_PAIRS_VALID,
+    _A_TABLE,
+    _A_OPERATION,
+    _A_WORDS,
+) = range(16)
 
 
-@njit(cache=True, nogil=True, forceinline=True)  # type: ignore[untyped-decorator]
+@inlined
 def _clear_bit(bitmap: int, at: int) -> None:
     byte = bitmap + (at >> 3)
     store8(byte, load8(byte) & ~(1 << (at & 7)))
 
 
-@njit(cache=True, nogil=True, forceinline=True)  # type: ignore[untyped-decorator]
+@inlined
 def _copy_short(target: int, source: int, size: int) -> None:
     """A copy without a call where two overlapping words do."""
     if size > 16:
@@ -53,7 +69,7 @@ def _copy_short(target: int, source: int, size: int) -> None:
             store8(target + i, load8(source + i))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _fill_codec(value: int, pairs: int, pair: int, name_at: int, value_at: int, addresses: Any) -> tuple[int, int]:
     """Copies the pairs of a value in the codec; returns where names and values end."""
     table = value + 6
@@ -74,7 +90,7 @@ def _fill_codec(value: int, pairs: int, pair: int, name_at: int, value_at: int, 
     return name_at, value_at
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _fill_entity(value: int, size: int, pair: int, name_at: int, value_at: int, addresses: Any) -> tuple[int, int]:
     end = value + size
     _version, at = varint(value, end)
@@ -96,7 +112,7 @@ def _fill_entity(value: int, size: int, pair: int, name_at: int, value_at: int, 
     return name_at, value_at
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _fill_single(kind: int, value: int, size: int, pair: int, name_at: int, value_at: int,
                  addresses: Any) -> tuple[int, int]:  # fmt: skip
     """One pair: a foreign value, the end of a range, a reference to a blob."""
@@ -116,7 +132,7 @@ def _fill_single(kind: int, value: int, size: int, pair: int, name_at: int, valu
     return name_at + length, value_at + size
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _begin_buffers(count: int, pairs: int, addresses: Any) -> None:
     """The first offset of each column, and bitmaps that say that everything is there."""
     store32(addresses[_A_KEY_OFFSETS], 0)
@@ -129,14 +145,14 @@ def _begin_buffers(count: int, pairs: int, addresses: Any) -> None:
                 store8(addresses[bitmap] + byte, 255)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def fill(rows: Any, count: int, pairs_count: int, addresses: Any) -> None:
     """Fills the buffers at `addresses` from the first `count` rows."""
     _begin_buffers(count, pairs_count, addresses)
-    key_at = np.int64(0)
-    pair = np.int64(0)
-    name_at = np.int64(0)
-    value_at = np.int64(0)
+    key_at = 0
+    pair = 0
+    name_at = 0
+    value_at = 0
     timed = addresses[_A_TIME] != 0
     for row in range(count):
         kind = rows[row, 0] & 7
@@ -166,7 +182,7 @@ def fill(rows: Any, count: int, pairs_count: int, addresses: Any) -> None:
         store32(addresses[_A_PAIR_OFFSETS] + 4 * (row + 1), pair)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@kernel
 def _fill_words(rows: Any, count: int, operations: int, tables: int) -> None:
     """Each row's operation and table as indices; an address of 0 leaves one out."""
     for row in range(count):
@@ -188,7 +204,7 @@ class _Constants:
         made = self._arrays.get((value, kind))
         if made is None or len(made) < count:
             size = max(_CONSTANT_ROWS, 1 << max(count - 1, 1).bit_length())
-            made = pa.repeat(pa.scalar(value, kind), size) if value is not None else pa.nulls(size, kind)
+            made = _arrow.repeat(pa.scalar(value, kind), size) if value is not None else _arrow.nulls(size, kind)
             self._arrays[value, kind] = made
         return made.slice(0, count)
 
@@ -301,7 +317,7 @@ def _shards(
     """What the headers say; rows without one are sharded by their key."""
     count = int(sums[Sum.ROWS])
     if sums[Sum.UNSHARDED]:
-        told = np.frombuffer((ctypes.c_int32 * count).from_address(address), np.int32)
+        told = np.frombuffer(cast(Any, (ctypes.c_int32 * count).from_address(address)), np.int32)
         untold = told < 0
         told[untold] = shards_of([keys], shards)[untold]
     return _array(pa.int32(), count, [None, buffer])
@@ -324,9 +340,9 @@ def _words(
             operations.ctypes.data if len(operations) else 0,
             indices.ctypes.data if len(indices) else 0,
         )
-    table = tables.take(pa.array(indices)) if len(indices) else None
+    table = tables.take(_arrow.array(indices)) if len(indices) else None
     if table is None:
         table = _constants.rows(tables[same_table or 0].as_py(), pa.string(), count)
     if same_operation:
         return table, _constants.rows(same_operation, pa.string(), count)
-    return table, _OPERATIONS.take(pa.array(operations))
+    return table, _OPERATIONS.take(_arrow.array(operations))

@@ -5,9 +5,11 @@ Each logical record is one zstd frame, cut into physical records after compressi
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pyarrow as pa
 
 
-def decompressed(frame: bytes, method: str) -> bytes:
+def decompressed(frame: bytes, method: Literal["zstd"]) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(frame), method) as stream:
         return stream.read()

@@ -8,8 +8,7 @@ in a file that has a successor it is the end of the file, or damage. `judge` dec
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -22,7 +21,7 @@ RECORDS_AT_ONCE: Final = 1 << 14
 MAX_RECORD_BYTES: Final = 1 << 31  # what a logical record may take; RocksDB's own limit on a write batch is 4 GiB
 _SLACK_BYTES: Final = 2 * BLOCK_BYTES
 
-_COMPRESSIONS: Final = {0: None, 7: "zstd"}
+_COMPRESSIONS: Final[dict[int, Literal["zstd"] | None]] = {0: None, 7: "zstd"}
 
 
 class LogCursor:
@@ -37,9 +36,9 @@ class LogCursor:
         self._descriptor = descriptor
         self._read_bytes = read_bytes
         self._buffer = np.empty(read_bytes + _SLACK_BYTES, dtype=np.uint8)
-        self._view = memoryview(self._buffer)
+        self._view = self._buffer.data
         self._state = np.zeros(State.WORDS, dtype=np.int64)
-        self._compression: str | None = None
+        self._compression: Literal["zstd"] | None = None
         self.at_end = False
         self._begin(file, offset)
 
@@ -119,20 +118,21 @@ class LogCursor:
         self.taken = 0
         self._state[State.BASE] = offset
 
-    def advance(self) -> int:
-        """Reads and scans more; returns how many bytes were read. Records that were not taken stay.
+    def advance(self) -> bool:
+        """Reads and scans more; whether it got further. Records that were not taken stay.
 
         Bytes that made no sense are read again, as the writer may have been about to overwrite them.
         """
+        place = self.scan_offset
         if self.stop not in (Stop.MORE, Stop.TABLE_FULL) or self.recycled:
             self._state[State.FILL] = self._state[State.SCAN]
         self._compact()
-        read = self._read()
+        self._read()
         self.stop = Stop(scan(self.address, self._state, self.records))
         while self.stop == Stop.SPECIAL:
             self._special()
             self.stop = Stop(scan(self.address, self._state, self.records))
-        return read
+        return self.scan_offset != place or (self.stop == Stop.MORE and not self.at_end)
 
     def _compact(self) -> None:
         """Moves what is still needed to the buffer's start."""
@@ -155,14 +155,14 @@ class LogCursor:
             state[word] -= keep
         state[State.BASE] += keep
 
-    def _read(self) -> int:
+    def _read(self) -> None:
         state = self._state
         fill = int(state[State.FILL])
         wanted = self._read_bytes - fill
         if wanted < BLOCK_BYTES:  # a record that is longer than the buffer, or many that nobody took
             if self.available:
                 self.at_end = False
-                return 0
+                return
             wanted = max(fill, BLOCK_BYTES)
             self._grow(fill + wanted + _SLACK_BYTES)
         try:
@@ -171,7 +171,6 @@ class LogCursor:
             raise LogUnreadable(path=str(self.file.path), reason=str(error)) from error
         state[State.FILL] = fill + read
         self.at_end = read < wanted
-        return read
 
     def _grow(self, size: int) -> None:
         if size <= len(self._buffer):
@@ -183,7 +182,7 @@ class LogCursor:
         fill = int(self._state[State.FILL])
         grown[:fill] = self._buffer[:fill]
         self._buffer = grown
-        self._view = memoryview(grown)
+        self._view = grown.data
 
     def _special(self) -> None:
         """A record that describes the log itself."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,16 +24,15 @@ class Decoder(Protocol):
     def decode(self, tables: pa.Array[Any], keys: pa.Array[Any], values: pa.Array[Any]) -> pa.Array[Any]: ...
 
 
-def decoded(batch: pa.RecordBatch, foreign: pa.Array[Any], decoder: Decoder) -> pa.RecordBatch:
+def decoded(batch: pa.RecordBatch, foreign: npt.NDArray[np.int64], decoder: Decoder) -> pa.RecordBatch:
     """`batch` with the pairs of its foreign rows (`foreign`: their indices) replaced by what the decoder says."""
     rows = batch.take(foreign)
     values = pc.map_lookup(rows.column("pairs"), pa.scalar(_VALUE), "first")
     answer = decoder.decode(rows.column("table"), rows.column("key"), values)
     if len(answer) != len(foreign) or answer.type != PAIRS_TYPE:
         raise ValueError(f"the decoder returned {len(answer)} × {answer.type}, asked for {len(foreign)} × {PAIRS_TYPE}")
-    order = list(range(batch.num_rows))
-    for place, row in enumerate(foreign.to_pylist()):
-        order[row] = batch.num_rows + place
-    pairs = pa.concat_arrays([batch.column("pairs"), answer]).take(pa.array(order, pa.int64()))
+    order = np.arange(batch.num_rows)
+    order[foreign] = batch.num_rows + np.arange(len(foreign))
+    pairs = pa.concat_arrays([batch.column("pairs"), answer]).take(order)
     columns = [pairs if name == "pairs" else batch.column(name) for name in UPDATE_SCHEMA.names]
     return pa.RecordBatch.from_arrays(columns, schema=UPDATE_SCHEMA)

@@ -22,8 +22,7 @@ import numpy as np
 
 from tailrace.sources.memory import copy, load8, load16, load32, load64, store64
 from tailrace.updates.header import HEADER_FIXED_BYTES
-from tailrace.updates.kernels import inlined as _inlined
-from tailrace.updates.kernels import kernel as _kernel
+from tailrace.updates.kernels import inlined, kernel
 
 BATCH_HEADER_BYTES: Final = 12
 ROW_COLUMNS: Final = 8
@@ -96,10 +95,40 @@ class Sum(enum.IntEnum):
 
 
 _W: Final = int(Sum.WORDS)
-(_TAKEN, _NEXT, _ROWS, _KEY_BYTES, _PAIRS, _NAME_BYTES, _VALUE_BYTES, _NULLS, _DELETES, _UNTIMED, _UNSHARDED, _FOREIGN,
- _TABLES, _OPERATIONS, _ARGUMENT, _FOUND) = (int(s) for s in Sum if s is not Sum.WORDS)
-(_DONE, _SIZE, _HORIZON, _ROWS_FULL, _UNKNOWN_FAMILY, _TWO_PHASE, _GAP, _BACKWARDS, _SHORT, _TAG, _COUNT, _HEADER,
- _HEADER_VERSION, _TOO_LARGE) = (int(o) for o in Outcome)
+(
+    _TAKEN,
+    _NEXT,
+    _ROWS,
+    _KEY_BYTES,
+    _PAIRS,
+    _NAME_BYTES,
+    _VALUE_BYTES,
+    _NULLS,
+    _DELETES,
+    _UNTIMED,
+    _UNSHARDED,
+    _FOREIGN,
+    _TABLES,
+    _OPERATIONS,
+    _ARGUMENT,
+    _FOUND,
+) = (int(s) for s in Sum if s is not Sum.WORDS)
+(
+    _DONE,
+    _SIZE,
+    _HORIZON,
+    _ROWS_FULL,
+    _UNKNOWN_FAMILY,
+    _TWO_PHASE,
+    _GAP,
+    _BACKWARDS,
+    _SHORT,
+    _TAG,
+    _COUNT,
+    _HEADER,
+    _HEADER_VERSION,
+    _TOO_LARGE,
+) = (int(o) for o in Outcome)
 _K_FOREIGN, _K_CODEC, _K_ENTITY, _K_BLOB, _K_DELETE, _K_RANGE, _K_MERGE = (int(k) for k in Kind)
 _F_UNKNOWN, _F_HEADER = int(Family.UNKNOWN), int(Family.HEADER)
 
@@ -135,14 +164,14 @@ _UNTIMED_MARK: Final = -(2**63)
 _STOPPED: Final = -(2**62)
 
 
-@_inlined
+@inlined
 def varint(at: int, end: int) -> tuple[int, int]:
     """(value, where it ends); an end of -1 says that it reaches beyond `end`."""
     if at < end:
         low = load8(at)
         if low < 128:
             return low, at + 1
-    value = np.int64(0)
+    value = 0
     shift = 0
     while at < end and shift <= 28:
         byte = load8(at)
@@ -154,11 +183,36 @@ def varint(at: int, end: int) -> tuple[int, int]:
     return 0, -1
 
 
-@_kernel
+@kernel
+def holds_transactions(start: int, end: int) -> bool:
+    """Whether a write batch holds parts of prepared transactions; False where it does not parse."""
+    at = start + BATCH_HEADER_BYTES
+    while at < end:
+        shape = _SHAPES[load8(at)]
+        at += 1
+        if shape & 16:
+            _family, at = varint(at, end)
+            if at < 0:
+                return False
+        shape &= 15
+        if shape == _TRANSACTION:
+            return True
+        if shape == _BAD:
+            return False
+        texts = 0 if shape == _NO_OP else (1 if shape in (_DELETION, _LOG_DATA) else 2)
+        for _ in range(texts):
+            size, at = varint(at, end)
+            if at < 0:
+                return False
+            at += size
+    return False
+
+
+@kernel
 def is_utf8(at: int, end: int) -> bool:
     """Whether the bytes are valid UTF-8: shortest forms only, no surrogates, nothing above U+10FFFF."""
     while at < end:
-        if end - at >= 8 and (load64(at) & np.int64(-0x7F7F7F7F7F7F7F80)) == 0:
+        if end - at >= 8 and (load64(at) & -0x7F7F7F7F7F7F7F80) == 0:
             at += 8
             continue
         first = load8(at)
@@ -182,7 +236,7 @@ def is_utf8(at: int, end: int) -> bool:
     return True
 
 
-@_kernel
+@kernel
 def codec_shape(at: int, size: int) -> tuple[int, int, int]:
     """(pairs, bytes of their names, NULL values) of a value in the pairs codec; pairs of -1: foreign."""
     if size < 6 or load32(at) != CODEC_MAGIC:
@@ -209,7 +263,7 @@ def codec_shape(at: int, size: int) -> tuple[int, int, int]:
     name = names
     names_end = names + name_bytes
     while names_end - name >= 8:
-        if (load64(name) & np.int64(-0x7F7F7F7F7F7F7F80)) != 0:
+        if (load64(name) & -0x7F7F7F7F7F7F7F80) != 0:
             ascii_only = False
             break
         name += 8
@@ -226,7 +280,7 @@ def codec_shape(at: int, size: int) -> tuple[int, int, int]:
     return pairs, name_bytes, nulls
 
 
-@_kernel
+@kernel
 def entity_shape(at: int, size: int) -> tuple[int, int, int]:
     """(columns, bytes of their names, bytes of their values) of a wide-column entity; columns of -1: not one.
 
@@ -256,22 +310,22 @@ def entity_shape(at: int, size: int) -> tuple[int, int, int]:
     return count, name_bytes, value_bytes
 
 
-@_inlined
+@inlined
 def _get(words: int, word: int) -> int:
     return int(load64(words + 8 * word))
 
 
-@_inlined
+@inlined
 def _set(words: int, word: int, value: int) -> None:
     store64(words + 8 * word, value)
 
 
-@_inlined
+@inlined
 def _add(words: int, word: int, value: int) -> None:
     store64(words + 8 * word, load64(words + 8 * word) + value)
 
 
-@_kernel
+@kernel
 def _read_header(at: int, size: int, header: int) -> int:
     """Notes a store's header record in the four words at `header`."""
     if size < 4 or (load32(at) & 0xFFFFFF) != (HEADER_MAGIC & 0xFFFFFF):
@@ -291,7 +345,7 @@ def _read_header(at: int, size: int, header: int) -> int:
     return -1
 
 
-@_kernel
+@kernel
 def _value_shape(shape: int, value: int, size: int) -> tuple[int, int, int, int, int]:
     """(kind, pairs, bytes of names, bytes of values, NULLs) of what a data entry holds."""
     if shape == _DELETION:
@@ -314,7 +368,7 @@ def _value_shape(shape: int, value: int, size: int) -> tuple[int, int, int, int,
     return kind, 1, 5, size, 0
 
 
-@_kernel
+@inlined
 def _operation_bit(kind: int) -> int:
     if kind & _K_MERGE:
         return 2
@@ -323,26 +377,18 @@ def _operation_bit(kind: int) -> int:
     return 8 if kind == _K_RANGE else 1
 
 
-@_inlined
-def _operation_bit(kind: int) -> int:
-    if kind & _K_MERGE:
-        return 2
-    if kind == _K_DELETE:
-        return 4
-    return 8 if kind == _K_RANGE else 1
-
-
-@_inlined
+@inlined
 def _note(rows: int, sums: int, header: int, table: int, shape: int, key: int, key_size: int, value: int, size: int,
           sequence: int, shards: int) -> None:  # fmt: skip
     """Notes one update in the table of rows; one whose shard is all of them takes a row for each."""
     kind, pairs, name_bytes, value_bytes, nulls = _value_shape(shape, value, size)
-    shard = np.int64(-1)
-    committed_at = np.int64(_UNTIMED_MARK)
+    shard = -1
+    committed_at = _UNTIMED_MARK
     if _get(header, _H_LEFT) > 0:
         _add(header, _H_LEFT, -1)
         committed_at = _get(header, _H_TIME)
-        shard = np.int64(np.int32(load32(_get(header, _H_SHARD))))
+        word = load32(_get(header, _H_SHARD))
+        shard = word - ((word & 0x80000000) << 1)
         _add(header, _H_SHARD, _get(header, _H_STEP))
     times = shards if kind == _K_RANGE and shard < 0 else 1
     row = rows + 8 * ROW_COLUMNS * _get(sums, _ROWS)
@@ -364,13 +410,13 @@ def _note(rows: int, sums: int, header: int, table: int, shape: int, key: int, k
     _add(sums, _NULLS, nulls)
     _add(sums, _DELETES, 1 if kind == _K_DELETE else 0)
     _add(sums, _FOREIGN, 1 if (kind & ~_K_MERGE) == _K_FOREIGN else 0)
-    _set(sums, _TABLES, _get(sums, _TABLES) | (np.int64(1) << min(table, 62)))
+    _set(sums, _TABLES, _get(sums, _TABLES) | (1 << min(table, 62)))
     _set(sums, _OPERATIONS, _get(sums, _OPERATIONS) | _operation_bit(kind))
     _add(sums, _UNTIMED, times if committed_at == _UNTIMED_MARK else 0)
     _add(sums, _UNSHARDED, 1 if shard < 0 and times == 1 else 0)
 
 
-@_kernel
+@kernel
 def _entry(at: int, end: int, sequence: int, families: int, family_count: int, shards: int, after: int, rows: int,
            capacity: int, sums: int, header: int) -> int:  # fmt: skip
     """Walks one entry: where the next begins, negative (its complement) if the entry took no sequence number.
@@ -379,7 +425,7 @@ def _entry(at: int, end: int, sequence: int, families: int, family_count: int, s
     """
     shape = _SHAPES[load8(at)]
     at += 1
-    family = np.int64(0)
+    family = 0
     if shape & 16:
         shape &= 15
         family, at = varint(at, end)
@@ -398,13 +444,13 @@ def _entry(at: int, end: int, sequence: int, families: int, family_count: int, s
     if shape == _LOG_DATA:
         return ~at
     value = at
-    size = np.int64(0)
+    size = 0
     if shape != _DELETION:
         size, value = varint(at, end)
         if value < 0 or size > end - value:
             return _STOPPED - _SHORT
         at = value + size
-    table = np.int64(_F_UNKNOWN)
+    table = _F_UNKNOWN
     if family < family_count:
         table = load64(families + 16 * family)
     if table == _F_UNKNOWN:
@@ -428,12 +474,12 @@ def _entry(at: int, end: int, sequence: int, families: int, family_count: int, s
     if stamp > key_size:
         return _STOPPED - _SHORT
     if shape == _RANGING:
-        size = max(size - stamp, np.int64(0))
+        size = max(size - stamp, 0)
     _note(rows, sums, header, table, shape, key, key_size - stamp, value, size, sequence, shards)
     return at
 
 
-@_kernel
+@kernel
 def _record(start: int, end: int, families: int, family_count: int, shards: int, after: int, rows: int,
             capacity: int, sums: int, header: int) -> int:  # fmt: skip
     """Walks the entries of one record; -1, or the outcome that stops it."""
@@ -446,7 +492,7 @@ def _record(start: int, end: int, families: int, family_count: int, shards: int,
     if expected >= 0 and sequence > expected:
         return _GAP
     at = start + BATCH_HEADER_BYTES
-    taken = np.int64(0)
+    taken = 0
     _set(header, _H_LEFT, 0)
     while at < end:
         at = _entry(at, end, sequence + taken, families, family_count, shards, after, rows, capacity, sums, header)
@@ -467,7 +513,7 @@ def _record(start: int, end: int, families: int, family_count: int, shards: int,
     return -1
 
 
-@_kernel
+@kernel
 def _verdict(outcome: int, sums: int, before: int, horizon: int, max_bytes: int) -> int:
     """Whether a record that makes sense may be taken too: -1, or why not."""
     if outcome >= 0:
@@ -481,7 +527,7 @@ def _verdict(outcome: int, sums: int, before: int, horizon: int, max_bytes: int)
     return _TOO_LARGE if max(key_bytes, name_bytes, value_bytes) > MAX_COLUMN_BYTES else -1
 
 
-@_kernel
+@kernel
 def measure(address: int, records: Any, last: int, families: Any, shards: int, after: int, horizon: int,
             max_bytes: int, rows: Any, sums: Any) -> int:  # fmt: skip
     """Takes records from `sums[TAKEN]` up to `last` as far as they fit and are safe; returns why it stopped.

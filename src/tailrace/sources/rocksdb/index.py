@@ -109,7 +109,9 @@ class PositionIndex:
                     os.fsync(file.fileno())
                 os.replace(temporary, self._path)
             except OSError as error:
-                raise LogUnreadable(path=str(self._path), reason=f"the position index cannot be saved: {error}") from error
+                raise LogUnreadable(
+                    path=str(self._path), reason=f"the position index cannot be saved: {error}"
+                ) from error
             self._unsaved = 0
 
     def _load(self, path: Path) -> list[Entry]:

@@ -77,7 +77,7 @@ class Log:
         cursor = LogCursor(descriptor, file, 0, PEEK_BYTES)
         try:
             while not cursor.available:
-                if cursor.advance() == 0:
+                if not cursor.advance():
                     return None
             payload = cursor.plain_payload(0)
         finally:
@@ -142,7 +142,7 @@ class Log:
     @staticmethod
     def _holds(cursor: LogCursor, entry: Entry) -> bool:
         while not cursor.available:
-            if cursor.advance() == 0:
+            if not cursor.advance():
                 return False
         _start, _length, offset, checksum = cursor.records[0].tolist()
         return bool(

@@ -28,7 +28,7 @@ class Section(NamedTuple):
     """The entries of a prepared transaction, as they lie in the log."""
 
     entries: bytes
-    count: int
+    operations: int
 
 
 class _Mark(NamedTuple):
@@ -87,9 +87,7 @@ class PreparedTransactions:
     `search` finds a section that was prepared before the place where the reader began.
     """
 
-    def __init__(
-        self, search: Callable[[bytes], Section | None], sections: dict[bytes, Section] | None = None
-    ) -> None:
+    def __init__(self, search: Callable[[bytes], Section | None], sections: dict[bytes, Section] | None = None) -> None:
         self._sections = {} if sections is None else sections
         self._search = search
 
@@ -114,7 +112,7 @@ class PreparedTransactions:
                         f"transaction {mark.name!r} is committed here, but the log no longer holds what it prepared"
                     )
                 parts.append(section.entries)
-                count += section.count
+                count += section.operations
             elif mark.tag == _ROLLBACK:
                 self._sections.pop(mark.name, None)
             elif begun is not None:

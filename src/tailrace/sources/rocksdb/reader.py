@@ -8,14 +8,14 @@ batches. What cannot be read is an error only once everything before it was deli
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.errors import LogBehind, LogCorrupt, LogDiverged, LogError, LogGap, VersionTooNew
-from tailrace.sources.interface import LogBatch, Loss
+from tailrace.sources.interface import LogBatch, Lost
 from tailrace.sources.rocksdb.blocks import Record, Stop
 from tailrace.sources.rocksdb.columns import build
 from tailrace.sources.rocksdb.cursor import LogCursor
@@ -24,6 +24,7 @@ from tailrace.sources.rocksdb.entries import ROW_COLUMNS, Kind, Outcome, Sum, me
 from tailrace.sources.rocksdb.index import Entry
 from tailrace.sources.rocksdb.log import Log
 from tailrace.sources.rocksdb.prepared import PreparedTransactions, RecordInvalid, Section
+from tailrace.sources.rocksdb.sections import search_prepared
 from tailrace.sources.rocksdb.tail import Verdict, judge
 from tailrace.updates.position import Checkpoint, Position, Witness
 from tailrace.updates.schema import EMPTY_UPDATES
@@ -71,7 +72,8 @@ class Reader:
         self._sums: npt.NDArray[np.int64] = np.zeros(Sum.WORDS, dtype=np.int64)
         self._families = log.families()
         self._prepared = PreparedTransactions(self._search_prepared)
-        self._plain: tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]] | None = None
+        self._plain: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+        self._rewritten: bytes | None = None  # the next record, if it held parts of prepared transactions
         self._newest = -1  # the number of the newest file when last looked
         self.held_back = False  # whether the next record waits for the horizon
 
@@ -132,35 +134,36 @@ class Reader:
 
     def _take(self, cursor: LogCursor, safe_through: int) -> LogBatch | None:
         """Takes records as far as they fit, are plain and make sense; the outcome stays for the next call."""
-        self.held_back = False
         first = cursor.taken
-        sums = self._sums
-        sums[:] = 0
-        sums[Sum.NEXT_SEQUENCE] = self._expected
-        sums[Sum.FOUND] = -1
-        outcome = Outcome.TWO_PHASE if cursor.compressed and cursor.available else None
-        while outcome is None:
-            sums[Sum.TAKEN] = cursor.taken
-            outcome = self._measure(cursor.address, cursor.records, cursor.available, safe_through)
-            cursor.taken = int(sums[Sum.TAKEN])
-            if outcome == Outcome.UNKNOWN_FAMILY:
-                self._families = self._log.families_with(int(sums[Sum.ARGUMENT]))
-                outcome = None
+        if cursor.compressed:
+            outcome = self._take_decompressed(cursor, safe_through)
+        else:
+            outcome = self._measured(
+                cursor, cursor.address, cursor.records, cursor.taken, cursor.available, safe_through
+            )
+            cursor.taken = int(self._sums[Sum.TAKEN])
+        if cursor.taken == first and outcome == Outcome.TWO_PHASE:
+            outcome = self._take_rewritten(cursor, safe_through)
+        self.held_back = outcome == Outcome.HORIZON
         if cursor.taken == first:
-            if outcome == Outcome.TWO_PHASE:
-                outcome = self._take_rewritten(cursor, safe_through)
-            if cursor.taken == first:
-                return self._stopped(cursor, outcome)
+            return self._stopped(cursor, outcome)
         return self._batch(cursor, first)
 
-    def _measure(self, address: int, records: Any, last: int, safe_through: int) -> Outcome:
+    def _measured(
+        self, cursor: LogCursor, address: int, records: npt.NDArray[np.int64], first: int, last: int, safe_through: int
+    ) -> Outcome:
+        """Measures records; afterwards the sums tell how many of them were taken, and what they hold."""
+        self._sums[:] = 0
+        self._sums[Sum.NEXT_SEQUENCE] = self._expected
+        self._sums[Sum.TAKEN] = first
         while True:
+            families = self._family_table(cursor)
             outcome = Outcome(
                 measure(
                     address,
                     records,
                     last,
-                    self._families.table,
+                    families,
                     self._shards,
                     self._skip_through,
                     safe_through,
@@ -169,38 +172,62 @@ class Reader:
                     self._sums,
                 )
             )
-            if outcome != Outcome.ROWS_FULL:
+            if outcome == Outcome.ROWS_FULL:
+                grown = np.empty((2 * len(self._rows) + self._shards, ROW_COLUMNS), dtype=np.int64)
+                grown[: len(self._rows)] = self._rows
+                self._rows = grown
+            elif outcome == Outcome.UNKNOWN_FAMILY:
+                self._families = self._log.families_with(int(self._sums[Sum.ARGUMENT]))
+            else:
                 return outcome
-            grown = np.empty((2 * len(self._rows) + self._shards, ROW_COLUMNS), dtype=np.int64)
-            grown[: len(self._rows)] = self._rows
-            self._rows = grown
+
+    def _family_table(self, cursor: LogCursor) -> npt.NDArray[np.int64]:
+        """The families, with the timestamps that this file says their keys carry."""
+        if not cursor.timestamp_sizes:
+            return self._families.table
+        table = self._families.table.copy()
+        for family, size in cursor.timestamp_sizes.items():
+            if family < len(table):
+                table[family, 1] = size
+        return table
+
+    def _take_decompressed(self, cursor: LogCursor, safe_through: int) -> Outcome:
+        """Takes records of a compressed log, laid out anew as if they had been stored plain."""
+        payloads: list[bytes] = []
+        size = 0
+        while cursor.taken + len(payloads) < cursor.available and size < self._max_batch_bytes:
+            payloads.append(cursor.plain_payload(cursor.taken + len(payloads)))
+            size += len(payloads[-1])
+        outcome = self._take_laid_out(cursor, payloads, safe_through)
+        cursor.taken += int(self._sums[Sum.TAKEN])
+        if outcome == Outcome.DONE and cursor.taken < cursor.available:
+            return Outcome.SIZE
+        return outcome
 
     def _take_rewritten(self, cursor: LogCursor, safe_through: int) -> Outcome:
-        """Takes the cursor's next record alone, as a plain write batch."""
-        if self._plain is None:
+        """Takes the cursor's next record alone, without the marks of prepared transactions."""
+        if self._rewritten is None:
             try:
-                data = self._prepared.rewritten(cursor.plain_payload(cursor.taken))
+                self._rewritten = self._prepared.rewritten(cursor.plain_payload(cursor.taken))
             except RecordInvalid as error:
                 raise self._corrupt(cursor, str(error)) from error
-            record = np.array([[0, len(data), *cursor.records[cursor.taken, 2:]]], dtype=np.int64)
-            self._plain = (np.frombuffer(data, dtype=np.uint8), record)
-        data_array, table = self._plain
-        while True:
-            self._sums[Sum.TAKEN] = 0
-            outcome = self._measure(data_array.ctypes.data, table, 1, safe_through)
-            if outcome != Outcome.UNKNOWN_FAMILY:
-                break
-            self._families = self._log.families_with(int(self._sums[Sum.ARGUMENT]))
-        if outcome == Outcome.DONE:
-            cursor.taken += 1
+        outcome = self._take_laid_out(cursor, [self._rewritten], safe_through)
+        cursor.taken += int(self._sums[Sum.TAKEN])
         return outcome
+
+    def _take_laid_out(self, cursor: LogCursor, payloads: list[bytes], safe_through: int) -> Outcome:
+        self._plain = np.frombuffer(b"".join(payloads), dtype=np.uint8)  # rows point into it until the batch is built
+        table = np.zeros((len(payloads), Record.COLUMNS), dtype=np.int64)
+        lengths = np.array([len(payload) for payload in payloads], dtype=np.int64)
+        table[:, Record.LENGTH] = lengths
+        table[:, Record.START] = np.cumsum(lengths) - lengths
+        return self._measured(cursor, self._plain.ctypes.data, table, 0, len(payloads), safe_through)
 
     def _stopped(self, cursor: LogCursor, outcome: Outcome) -> LogBatch | None:
         """Nothing was taken: the next record is not safe yet, or it makes no sense."""
         if outcome == Outcome.DONE:
             return None
         if outcome == Outcome.HORIZON:
-            self.held_back = True
             return None
         if outcome == Outcome.GAP:
             return self._gap(cursor)
@@ -235,7 +262,7 @@ class Reader:
             raise LogGap(
                 path=str(cursor.file.path), offset=offset, found=found, expected_after=self._expected - 1, reason=reason
             )
-        loss = Loss(Position(self._era, self._expected - 1), Position(self._era, found - 1), reason)
+        loss = Lost(Position(self._era, self._expected - 1), Position(self._era, found - 1), reason)
         self._expected = found
         self.through = found - 1
         self.witness = None
@@ -246,7 +273,7 @@ class Reader:
     def _batch(self, cursor: LogCursor, first: int) -> LogBatch | None:
         sums = self._sums
         last = cursor.taken - 1
-        self._plain = None
+        self._rewritten = None
         self._expected = int(sums[Sum.NEXT_SEQUENCE])
         self.witness = Witness("", int(cursor.records[last, Record.CHECKSUM]))
         self._note_place(cursor, last)
@@ -261,6 +288,8 @@ class Reader:
         return LogBatch(updates, checkpoint, log_bytes, self._at_head(cursor))
 
     def _at_head(self, cursor: LogCursor) -> bool:
+        if self.held_back:
+            return True
         if not cursor.at_end or cursor.taken < cursor.available:
             return False
         if self._newest != cursor.file.number:
@@ -272,7 +301,7 @@ class Reader:
         if self._decoder is None or not self._sums[Sum.FOREIGN]:
             return batch
         kinds = self._rows[: batch.num_rows, 0] & 255 & ~int(Kind.MERGE)
-        return decoded(batch, pa.array(np.flatnonzero(kinds == Kind.FOREIGN)), self._decoder)
+        return decoded(batch, np.flatnonzero(kinds == Kind.FOREIGN), self._decoder)
 
     def _note_place(self, cursor: LogCursor, last: int) -> None:
         """Tells the index where the last record begins, unless a reader that began there would miss what it needs."""
@@ -287,34 +316,3 @@ class Reader:
         assert self.cursor is not None
         offset = int(self.cursor.records[self.cursor.taken, Record.OFFSET])
         return search_prepared(self._log, name, self.cursor.file.number, offset)
-
-
-def search_prepared(log: Log, name: bytes, number: int, offset: int) -> Section | None:
-    """Walks the log from its beginning up to a place, for the last section that was prepared under `name`."""
-    found: dict[bytes, Section] = {}
-    keeper = PreparedTransactions(lambda _name: Section(b"", 0), found)
-    for file in log.files():
-        if file.number > number:
-            break
-        opened = log.open(file)
-        if opened is None:
-            continue
-        cursor = LogCursor(*opened, 0, 1 << 20)
-        try:
-            _keep_prepared(cursor, keeper, offset if file.number == number else 2**63 - 1)
-        finally:
-            cursor.close()
-    return found.get(name)
-
-
-def _keep_prepared(cursor: LogCursor, keeper: PreparedTransactions, end: int) -> None:
-    while True:
-        read = cursor.advance()
-        while cursor.taken < cursor.available:
-            if int(cursor.records[cursor.taken, Record.OFFSET]) >= end:
-                return
-            data = cursor.plain_payload(cursor.taken)
-            keeper.rewritten(data)
-            cursor.taken += 1
-        if read == 0:
-            return

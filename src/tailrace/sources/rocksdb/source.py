@@ -32,7 +32,7 @@ class RocksDBSource:
     """The log of the RocksDB in `path`. Safe to use from several threads; each `read` is independent.
 
     `horizon` is the embedded store's; without one everything in the log counts as safe. `index_dir` keeps the position
-    index between runs. `on_gap='notice'` delivers a gap as a batch that carries a `Loss`, and goes on. `decoder` turns
+    index between runs. `on_gap='notice'` delivers a gap as a batch that carries a `Lost`, and goes on. `decoder` turns
     values that are not in the pairs codec into pairs. `wal_dir` is where the log lies if not beside the data.
     """
 
@@ -63,10 +63,12 @@ class RocksDBSource:
         self._log = Log(self.path, Path(wal_dir) if wal_dir is not None else self.path, self._index, line)
 
     def bounds(self) -> Bounds:
-        """Everything after `after`, up to and with `through`, can be read now."""
-        after, through = head(self._log)
+        """Everything after `after`, up to and with `through`, can be read now. A horizon saves the look for the head."""
         if self._horizon is not None:
-            through = min(through, max(self._horizon.safe_through(), after))
+            after = self._log.oldest()
+            through = max(self._horizon.safe_through(), after)
+        else:
+            after, through = head(self._log)
         return Bounds(Position(self.era, after), Position(self.era, through))
 
     def locate(self, marker: Marker) -> Address:

@@ -47,9 +47,7 @@ def judge(log: Log, cursor: LogCursor, expected: int) -> Verdict:
             _refuse_replaced(log, cursor, expected)
         _refuse_damage(cursor, status.st_size)
         return Verdict.HEAD
-    place = cursor.scan_offset
-    cursor.advance()
-    if cursor.available or cursor.scan_offset != place:  # the file grew before its successor was begun
+    if cursor.advance():  # the file grew before its successor was begun
         return Verdict.ONWARD
     file, first = following
     if _is_torn(cursor) and first != expected:

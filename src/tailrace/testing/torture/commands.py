@@ -1,7 +1,7 @@
 """How each process of a torture run is started: the one place that knows their command lines.
 
-Store and publisher are `tailrace run --role ...` with one configuration file, as anybody would run them; their addresses
-of each other are those of the proxies.
+Store and publisher are `tailrace run --role ...` with one configuration file, as anybody would run them; their
+addresses of each other are those of the proxies.
 """
 
 from __future__ import annotations

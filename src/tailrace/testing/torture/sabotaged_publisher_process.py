@@ -1,4 +1,4 @@
-"""A publisher whose source lies, for the test that the checker notices. The product's own has no place for such a hook."""
+"""A publisher whose source lies, for the test that the checker notices. The product has no place for such a hook."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Probe:
     def __init__(self, basic: Basic) -> None:
         self._key = basic.key
         self._operand = _operand(basic)
-        self.is_costly = isinstance(self._operand, Pattern) and self._operand.literal is None
+        self.is_costly = isinstance(self._operand, Pattern) and self._operand.is_costly
 
     def flags(self, lookups: Lookups) -> Flags:
         found = lookups.answers.get(self)

@@ -30,6 +30,18 @@ def affixed(places: Int32s, offsets: Int32s, data: Bytes, valid: Flags, wanted: 
 
 
 @kernel
+def begun(places: Int32s, offsets: Int32s, data: Bytes, valid: Flags, initials: Flags) -> Flags:
+    """Whether the value's first byte is one of the flagged ones."""
+    flags = np.zeros(len(places), np.bool_)
+    for row in range(len(places)):
+        place = np.int64(places[row])
+        if _has_value(valid, place):
+            start = np.int64(offsets[place])
+            flags[row] = start < np.int64(offsets[place + 1]) and initials[data[start]]
+    return flags
+
+
+@kernel
 def containing(places: Int32s, offsets: Int32s, data: Bytes, valid: Flags, wanted: Bytes) -> Flags:
     """Whether the bytes occur anywhere in the value; there is one byte at least."""
     flags = np.zeros(len(places), np.bool_)

@@ -112,22 +112,22 @@ def among(
     for row in range(len(tags)):
         tag = tags[row]
         slot = _slot(tag, mask)
-        while table[slot] >= 0:
-            word = np.int64(table[slot])
-            if word_tags[word] == tag and (
-                tag < LONG or _same(offsets, data, np.int64(places[row]), word_offsets, words, word)
-            ):
-                flags[row] = True
-                break
+        word = np.int64(table[slot])
+        while word >= 0:
+            if word_tags[word] == tag:
+                if tag < LONG:
+                    flags[row] = True
+                    break
+                place = np.int64(places[row])
+                start, begin = np.int64(offsets[place]), np.int64(word_offsets[word])
+                size = np.int64(offsets[place + 1]) - start
+                same = np.int64(word_offsets[word + 1]) - begin == size
+                if same and same_bytes(data, start, words, begin, size):
+                    flags[row] = True
+                    break
             slot = (slot + np.uint64(1)) & mask
+            word = np.int64(table[slot])
     return flags
-
-
-@inlined
-def _same(offsets: Int32s, data: Bytes, place: Number, other_offsets: Int32s, other: Bytes, word: Number) -> bool:
-    start, begin = np.int64(offsets[place]), np.int64(other_offsets[word])
-    size = np.int64(offsets[place + 1]) - start
-    return np.int64(other_offsets[word + 1]) - begin == size and same_bytes(data, start, other, begin, size)
 
 
 @kernel
@@ -146,21 +146,30 @@ def distinct(
         if tag == NO_VALUE:
             codes[row] = -1
             continue
+        place = np.int64(places[row])
+        start = np.int64(offsets[place])
+        size = np.int64(offsets[place + 1]) - start
         slot = _slot(tag, mask)
-        while table[slot] >= 0:
-            first = first_rows[table[slot]]
-            if tags[first] == tag and (
-                tag < LONG or _same(offsets, data, np.int64(places[row]), offsets, data, np.int64(places[first]))
-            ):
-                break
+        code = np.int64(table[slot])
+        while code >= 0:
+            first = first_rows[code]
+            if tags[first] == tag:
+                if tag < LONG:
+                    break
+                begin = np.int64(offsets[np.int64(places[first])])
+                same = np.int64(offsets[np.int64(places[first]) + 1]) - begin == size
+                if same and same_bytes(data, start, data, begin, size):
+                    break
             slot = (slot + np.uint64(1)) & mask
-        if table[slot] < 0:
+            code = np.int64(table[slot])
+        if code < 0:
             if found == len(first_rows):
                 return -1
-            table[slot] = found
-            first_rows[found] = row
+            code = np.int64(found)
+            table[slot] = code
+            first_rows[code] = row
             found += 1
-        codes[row] = table[slot]
+        codes[row] = code
     return found
 
 

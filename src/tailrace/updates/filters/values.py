@@ -23,6 +23,7 @@ from tailrace.updates.filters.patterns import Literal, Pattern
 from tailrace.updates.kernels import Flags, Int32s, Int64s
 
 MAX_FEW_WORDS: Final = 12  # so many short words are compared one by one; more are looked up in a table
+MAX_NUMBERED_BYTES: Final = 100  # values longer than this on average are not numbered
 MIN_DISTINCT: Final = 64  # fewer distinct values than this are always few
 ROWS_PER_DISTINCT: Final = 4  # values are few if each stands in so many rows on average
 _NONE_NULL: Flags = np.zeros(0, np.bool_)
@@ -74,12 +75,18 @@ class Texts:
     def matches(self, pattern: Pattern) -> Flags:
         if pattern.literal is not None:
             return self._find(pattern.literal)
+        if pattern.initials is not None:
+            held = self._column
+            return scans.begun(self._places, held.offsets, held.data, self._valid, pattern.initials)
         numbered = self._distinct
         return self._search(pattern.text) if numbered is None else numbered.spread(numbered.values.matches(pattern))
 
     def within(self, rows: Int64s) -> Texts:
         """The values of some rows."""
-        return Texts(self._places[rows], self._column, self._array)
+        found = Texts(self._places[rows], self._column, self._array)
+        if "_tags" in self.__dict__:
+            found.__dict__["_tags"] = self._tags[rows]
+        return found
 
     def between(self, interval: Interval) -> Flags:
         floats, kinds = self._numbers
@@ -93,7 +100,7 @@ class Texts:
     def _distinct(self) -> _Numbered | None:
         """The distinct values, if they are few."""
         rows = len(self._places)
-        if rows <= MIN_DISTINCT:
+        if rows <= MIN_DISTINCT or ("_tags" not in self.__dict__ and self._are_long()):
             return None
         limit = max(MIN_DISTINCT, rows // ROWS_PER_DISTINCT)
         codes, first_rows = np.empty(rows, np.int32), np.empty(limit, np.int64)
@@ -101,6 +108,13 @@ class Texts:
         slots = power_of_two_over(2 * limit)
         found = tags.distinct(self._tags, self._places, held.offsets, held.data, codes, first_rows, slots)
         return None if found < 0 else _Numbered(codes, self.within(first_rows[:found]))
+
+    def _are_long(self) -> bool:
+        """Whether the first rows' values are so long that a tag costs more than it saves."""
+        places = self._places[:MIN_DISTINCT]
+        places = places[places >= 0]
+        sizes = self._column.offsets[places + 1] - self._column.offsets[places]
+        return int(sizes.sum()) > MAX_NUMBERED_BYTES * len(sizes)
 
     # ---- regular expressions ------------------------------------------------------------------------------------
 
