@@ -126,7 +126,9 @@ class Rig:
         if self.before_commit:
             self.before_commit()
 
-    def subscribe(self, application: str = "app", *, subscriber: str = "one", start: str = "earliest", **more: str) -> Listener:
+    def subscribe(
+        self, application: str = "app", *, subscriber: str = "one", start: str = "earliest", **more: str
+    ) -> Listener:
         ask = Subscribe(dataset="shop", application=application, subscriber=subscriber, start=start, **more)
         listener = Listener(self.publisher.subscribe(ask))
         self._listeners.append(listener)

@@ -37,13 +37,13 @@ from tailrace.wire.messages import (
     DeadList,
     DeadListReply,
     DeadRetry,
+    ReadRange,
     Status,
     StatusReply,
     Updates,
     decode_down,
     decode_reply,
 )
-from tailrace.wire.messages import ReadRange
 from tailrace.wire.server import Server
 from tests.publisher.conftest import MemoryRecords
 
@@ -73,9 +73,7 @@ class Node:
 
     def open(self) -> None:
         self.epoch += 1
-        self.store = Store.open(
-            self.folder / "store", era=self.era, options=StoreOptions(shards=4), syncer=self._sync
-        )
+        self.store = Store.open(self.folder / "store", era=self.era, options=StoreOptions(shards=4), syncer=self._sync)
         self.source = RocksDBSource(
             self.folder / "store", line="shop", era=self.era, shards=4, horizon=self.store, index_dir=self.folder
         )

@@ -105,7 +105,9 @@ class DatasetPublisher:
     def _created(self, ask: Subscribe, filter: str | None) -> Application:
         if not self._settings.create_applications:
             raise NotFound(
-                what="application", name=ask.application, remedy="name it in the configuration, or set create_applications"
+                what="application",
+                name=ask.application,
+                remedy="name it in the configuration, or set create_applications",
             )
         return self._recorded(ask, filter)
 
@@ -351,5 +353,3 @@ class DatasetPublisher:
             for session in self._sessions.values():
                 session.stream.end("the publisher is shutting down")
         self.caravans.close()
-
-

@@ -67,21 +67,22 @@ class DeadLetters:
 
     def show(self, dataset: str, application: str, letter: int) -> tuple[DeadLetter, bytes]:
         found = self._ledger.read_one(
-            f"SELECT {_COLUMNS}, update_ipc FROM dead_letters WHERE {_OF} AND letter = ?", (dataset, application, letter)
+            f"SELECT {_COLUMNS}, update_ipc FROM dead_letters WHERE {_OF} AND letter = ?",
+            (dataset, application, letter),
         )
         if found is None:
             raise NotFound(what="dead letter", name=str(letter), remedy=f"see: tailrace dead list {application}")
         return _letter(found[:-1]), found[-1]
 
-    def retry(
-        self, dataset: str, application: str, letters: builtins.list[int] | None
-    ) -> builtins.list[int]:
+    def retry(self, dataset: str, application: str, letters: builtins.list[int] | None) -> builtins.list[int]:
         """Marks letters (all of them for None) for another try; returns those marked."""
         chosen = f"SELECT letter FROM dead_letters WHERE {_OF} AND retrying = 0 ORDER BY letter"
         with self._ledger.transaction() as transaction:
             there = [row[0] for row in transaction.read(chosen, (dataset, application))]
             marked = there if letters is None else sorted(set(there) & set(letters))
-            transaction.execute_many("UPDATE dead_letters SET retrying = 1 WHERE letter = ?", [(one,) for one in marked])
+            transaction.execute_many(
+                "UPDATE dead_letters SET retrying = 1 WHERE letter = ?", [(one,) for one in marked]
+            )
         if letters is not None and not marked:
             shown = ", ".join(map(str, letters))
             raise NotFound(what="dead letter", name=shown, remedy=f"see: tailrace dead list {application}")
@@ -94,9 +95,7 @@ class DeadLetters:
         )
         return self.load(dataset, application, [row[0] for row in rows], batch)
 
-    def load(
-        self, dataset: str, application: str, letters: builtins.list[int], batch: int
-    ) -> Iterator[Letters]:
+    def load(self, dataset: str, application: str, letters: builtins.list[int], batch: int) -> Iterator[Letters]:
         """Letters with their updates, at most `batch` at a time."""
         for start in range(0, len(letters), batch):
             numbers = letters[start : start + batch]
@@ -125,7 +124,9 @@ class DeadLetters:
 
 
 def _letter(row: Row) -> DeadLetter:
-    letter, dataset, application, shard, era, sequence, index, table, operation, key, error, attempts, at, retrying = row
+    letter, dataset, application, shard, era, sequence, index, table, operation, key, error, attempts, at, retrying = (
+        row
+    )
     return DeadLetter(
         letter=letter,
         dataset=dataset,

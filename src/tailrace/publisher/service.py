@@ -148,13 +148,16 @@ class PublisherService(server.Service):
     def _bury(self, caller: Caller, ask: BuryDead) -> Done:
         publisher = self._of_session(caller, ask.session)
         publisher.bury(
-            ask.session, lambda app: publisher.dead.bury(publisher.dataset, app.name, ask.updates, ask.errors, ask.attempts)
+            ask.session,
+            lambda app: publisher.dead.bury(publisher.dataset, app.name, ask.updates, ask.errors, ask.attempts),
         )
         return DONE
 
     def _dead_done(self, caller: Caller, ask: DeadDone) -> Done:
         publisher = self._of_session(caller, ask.session)
-        publisher.bury(ask.session, lambda app: -publisher.dead.settle(publisher.dataset, app.name, ask.done, ask.failed))
+        publisher.bury(
+            ask.session, lambda app: -publisher.dead.settle(publisher.dataset, app.name, ask.done, ask.failed)
+        )
         return DONE
 
     def _status(self, caller: Caller, ask: Status) -> StatusReply:
