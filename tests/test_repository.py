@@ -13,13 +13,14 @@ from tailrace import errors
 
 REPOSITORY = Path(__file__).parent.parent
 TEXTS = {".py", ".md", ".toml", ".sh", ".yml", ".yaml", ".json", ".cc", ".lock", ""}
-# Written in pieces, so that this file does not find itself.
+# With brackets, so that this file does not find itself.
 FORBIDDEN = {
-    "an unfinished thing": r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b",
-    "a path of one machine": r"(?<![\w.])/(wo" r"rk|ro" r"ot|ho" r"me)/\w|/t" r"mp/w\b|/opt/wh" r"eels",
-    "a package index": r"(?i)\b(index-u" r"rl|extra-in" r"dex)\b(?<!no-emit-index-url)(?!\s*pyproject)",
-    "a retried test": r"pytest[-_]rerunfail" r"ures|--reru" r"ns",
+    "an unfinished thing": r"\b(T[O]DO|F[I]XME|X[X]X)\b",
+    "a path of one machine": r"(?<![\w.])/(w[o]rk|r[o]ot|h[o]me)/\w|/t[m]p/w\b|/opt/w[h]eels",
+    "a package index": r"(?i)(?<!no-emit-)\b(i[n]dex-url|e[x]tra-index)\b",
+    "a retried test": r"pytest[-_]r[e]runfailures|--r[e]runs",
 }
+SAMPLES = ["# T|ODO later", "/r|oot/x", "'/w|ork/main'", "pip --i|ndex-url x", "--r|eruns 2"]
 
 
 def repository_files() -> list[Path]:
@@ -47,9 +48,9 @@ def test_no_file_holds(what: str) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("sample", ["# TODO later", "/root/x", "'/work/main'", "pip --index-url x", "--reruns 2"])
+@pytest.mark.parametrize("sample", SAMPLES)
 def test_what_is_forbidden_would_be_found(sample: str) -> None:
-    assert any(re.search(pattern, sample) for pattern in FORBIDDEN.values())
+    assert any(re.search(pattern, sample.replace("|", "")) for pattern in FORBIDDEN.values())
 
 
 @pytest.mark.parametrize("name", [

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tailrace.errors import PositionInvalid
 from tailrace.updates import Checkpoint, LinePosition, Marker, Position, Witness
-from tailrace.updates.position import MAX_EARLIER, START
+from tailrace.updates.position import INDEX_END, MAX_EARLIER, START
 
 positions = st.builds(Position, st.integers(0, 2**15 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1))
 
@@ -50,3 +50,9 @@ def test_a_marker_keeps_the_checkpoints_before_it_newest_first() -> None:
     assert marker.position == Position(0, 20)
     assert [checkpoint.position.sequence for checkpoint in marker.earlier] == list(range(19, 3, -1))
     assert len(marker.earlier) == MAX_EARLIER
+
+
+def test_a_position_that_covers_a_whole_transaction_reads_back() -> None:
+    position = Position(1, 1042, INDEX_END)
+    assert str(position) == "1:1042:2147483647"
+    assert Position.parse("1:1042:2147483647") == position

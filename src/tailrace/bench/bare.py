@@ -20,14 +20,16 @@ from tailrace.updates.schema import UPDATE_SCHEMA
 
 
 class BareFlightRole:
-    """`logs` by the name that a client's ticket asks for."""
+    """Nothing is held before `serve`."""
 
-    def __init__(self, *, logs: Mapping[str, WrittenLog]) -> None:
-        batches = {name: [batch.updates for batch in batches_of(log)] for name, log in logs.items()}
+    def __init__(self) -> None:
         self._gate = threading.Event()
-        self._server = _BareServer(batches, self._gate)
+        self._server: _BareServer | None = None
 
-    def where(self) -> str:
+    def serve(self, logs: Mapping[str, WrittenLog]) -> str:
+        """Decodes the logs, by the name that a client's ticket asks for; returns the address."""
+        batches = {name: [batch.updates for batch in batches_of(log)] for name, log in logs.items()}
+        self._server = _BareServer(batches, self._gate)
         return f"127.0.0.1:{self._server.port}"
 
     def shut_gate(self) -> None:
@@ -40,7 +42,8 @@ class BareFlightRole:
 
     def close(self) -> None:
         self._gate.set()
-        self._server.shutdown()
+        if self._server is not None:
+            self._server.shutdown()
 
 
 class _BareServer(flight.FlightServerBase):

@@ -43,25 +43,14 @@ def run(options: BenchOptions, progress: Progress) -> BenchResult:
 def measure(size: Size, folder: Path, progress: Progress) -> BenchResult:
     progress("starting processes", 0.0)
     with RoleProcesses(folder) as processes:
-        publisher = processes.start(
-            "publisher",
-            "tailrace.bench.publishing:PublishingRole",
-            datasets={DATASET: folder / "store"},
-            data=folder / "publisher",
-        )
-        publisher.ready()
-        address = publisher.call("where")
-        application = processes.start(
-            "application", "tailrace.bench.timing:TimingRole", url=f"tailrace://{address}/{DATASET}"
-        )
-        writer = processes.start(
-            "writer",
-            "tailrace.bench.writing:WritingRole",
-            url=f"store://{address}/{DATASET}",
-            update_bytes=UPDATE_BYTES,
-        )
-        application.ready()
-        writer.ready()
+        publisher = processes.start("publisher", "tailrace.bench.publishing:PublishingRole")
+        application = processes.start("application", "tailrace.bench.timing:TimingRole")
+        writer = processes.start("writer", "tailrace.bench.writing:WritingRole", update_bytes=UPDATE_BYTES)
+        for process in (publisher, application, writer):
+            process.ready()
+        address = publisher.call("serve", datasets={DATASET: folder / "store"}, data=folder / "publisher")
+        application.call("subscribe", url=f"tailrace://{address}/{DATASET}")
+        writer.call("connect", url=f"store://{address}/{DATASET}")
         writer.call("warm_up", writes=FIRST_WRITES)
         application.call("wait_for", updates=FIRST_WRITES, within_s=DRAIN_TIMEOUT_S)
         application.call("forget")

@@ -104,10 +104,12 @@ class RoleGroup:
                 ours.send(arguments)
             self.roles.append(RoleProcess(name, ours, log))
 
-    def close(self) -> None:
-        """All of it has ended when this returns: killed, if it does not end by itself."""
+    def release(self) -> None:
         for role in self.roles:
             role.release()
+
+    def join(self) -> None:
+        """All of it has ended when this returns: killed, if it did not end by itself."""
         try:
             self._process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -139,7 +141,8 @@ class RoleProcesses:
         """Ends the program that a process belongs to."""
         group = next(group for group in self._groups if process in group.roles)
         self._groups.remove(group)
-        group.close()
+        group.release()
+        group.join()
 
     def __enter__(self) -> RoleProcesses:
         return self
@@ -147,8 +150,10 @@ class RoleProcesses:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for group in reversed(self._groups):
+            group.release()
         while self._groups:
-            self._groups.pop().close()
+            self._groups.pop().join()
 
 
 def ask_all(processes: Sequence[RoleProcess], method: str, **arguments: Any) -> list[Any]:

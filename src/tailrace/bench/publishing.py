@@ -24,6 +24,7 @@ from tailrace.publisher.markers import MarkerStore
 from tailrace.publisher.publisher import Publisher
 from tailrace.publisher.settings import PublisherSettings
 from tailrace.runtime.clock import SYSTEM_CLOCK
+from tailrace.runtime.sqlite import Database
 from tailrace.sources.interface import LogBatch
 from tailrace.sources.rocksdb.source import RocksDBSource
 from tailrace.store.engine import Store
@@ -64,19 +65,30 @@ class Records:
 
 
 class PublishingRole:
-    """`datasets` are store folders by dataset. Their gates are open at first."""
+    """Nothing is open before `serve`."""
 
-    def __init__(self, *, datasets: Mapping[str, Path], data: Path) -> None:
-        data.mkdir(parents=True, exist_ok=True)
-        self.address = f"127.0.0.1:{free_port()}"
+    def __init__(self) -> None:
         self._gate = threading.Event()
         self._gate.set()
-        self._stores = {name: Store.open(folder, era=ERA, options=store_options()) for name, folder in datasets.items()}
-        self._sources = {name: self._source(name, store, data) for name, store in self._stores.items()}
-        self._ledger = open_ledger(data)
-        self._publishers = {name: self._publisher(name, source) for name, source in self._sources.items()}
-        self._publisher_service = Publisher(list(self._publishers.values()), address=self.address, clock=SYSTEM_CLOCK)
-        self._server = Server(self.address, [self._publisher_service.service, StoreService(self._stores)])
+        self._stores: dict[str, Store] = {}
+        self._sources: dict[str, GatedSource] = {}
+        self._publishers: dict[str, DatasetPublisher] = {}
+        self._ledger: Database | None = None
+        self._publisher: Publisher | None = None
+        self._server: Server | None = None
+
+    def serve(self, datasets: Mapping[str, Path], data: Path) -> str:
+        """Opens the stores in the folders of `datasets` and serves them; returns the address. The gate is open."""
+        data.mkdir(parents=True, exist_ok=True)
+        address = f"127.0.0.1:{free_port()}"
+        self._ledger = ledger = open_ledger(data)
+        for name, folder in datasets.items():
+            self._stores[name] = store = Store.open(folder, era=ERA, options=store_options())
+            self._sources[name] = source = self._source(name, store, data)
+            self._publishers[name] = _dataset_publisher(name, source, ledger)
+        self._publisher = Publisher(list(self._publishers.values()), address=address, clock=SYSTEM_CLOCK)
+        self._server = Server(address, [self._publisher.service, StoreService(self._stores)])
+        return address
 
     def _source(self, name: str, store: Store, data: Path) -> GatedSource:
         index_dir = data / name
@@ -86,22 +98,6 @@ class PublishingRole:
         )
         source.gate = self._gate
         return source
-
-    def _publisher(self, name: str, source: GatedSource) -> DatasetPublisher:
-        return DatasetPublisher(
-            name,
-            source.shards,
-            source,
-            epoch=1,
-            records=Records(),
-            markers=MarkerStore(self._ledger),
-            dead=DeadLetters(self._ledger, SYSTEM_CLOCK),
-            settings=PublisherSettings(),
-            clock=SYSTEM_CLOCK,
-        )
-
-    def where(self) -> str:
-        return self.address
 
     def shut_gate(self) -> None:
         self._gate.clear()
@@ -132,10 +128,27 @@ class PublishingRole:
 
     def close(self) -> None:
         self._gate.set()
-        self._server.shutdown()
-        self._publisher_service.close()
+        if self._server is not None:
+            self._server.shutdown()
+        if self._publisher is not None:
+            self._publisher.close()
         for source in self._sources.values():
             source.close()
         for store in self._stores.values():
             store.close()
-        self._ledger.close()
+        if self._ledger is not None:
+            self._ledger.close()
+
+
+def _dataset_publisher(name: str, source: GatedSource, ledger: Database) -> DatasetPublisher:
+    return DatasetPublisher(
+        name,
+        source.shards,
+        source,
+        epoch=1,
+        records=Records(),
+        markers=MarkerStore(ledger),
+        dead=DeadLetters(ledger, SYSTEM_CLOCK),
+        settings=PublisherSettings(),
+        clock=SYSTEM_CLOCK,
+    )

@@ -40,7 +40,9 @@ class Replays:
     def __init__(
         self,
         publisher: RoleProcess,
+        address: str,
         bare: RoleProcess,
+        bare_address: str,
         clients: Sequence[RoleProcess],
         logs: Mapping[str, WrittenLog],
     ) -> None:
@@ -48,8 +50,8 @@ class Replays:
         self.clients = clients
         self.logs = logs
         self._bare = bare
-        self._address = publisher.call("where")
-        self._bare_address = bare.call("where")
+        self._address = address
+        self._bare_address = bare_address
         self._numbers = itertools.count(1)
 
     def tailrace(self, dataset: str, clients: int, *, callback: bool = False) -> Round:
@@ -103,6 +105,8 @@ def start_replays(
     """Writes the log, and starts the publisher, bare Flight and the clients, all of them warm."""
     progress("writing the log, starting processes", 0.0)
     writer = processes.start("log-writer", "tailrace.bench.logs:LogWriter")
+    publisher = processes.start("publisher", "tailrace.bench.publishing:PublishingRole")
+    bare = processes.start("bare-flight", "tailrace.bench.bare:BareFlightRole")
     subscribers = processes.start_many("application", clients, "tailrace.bench.subscribing:SubscribingRole")
     writer.ready()
     sizes = {"main": log_bytes, "warm-up": min(log_bytes, WARM_UP_BYTES)}
@@ -111,14 +115,11 @@ def start_replays(
         for name, size in sizes.items()
     }
     processes.end(writer)
-    datasets = {name: log.folder for name, log in logs.items()}
-    publisher = processes.start(
-        "publisher", "tailrace.bench.publishing:PublishingRole", datasets=datasets, data=folder / "publisher"
-    )
-    publisher.ready()  # RocksDB replays what its log holds; bare Flight reads that log only afterwards
-    for log in logs.values():
-        warm_page_cache(log.folder)
-    bare = processes.start("bare-flight", "tailrace.bench.bare:BareFlightRole", logs=logs)
-    for process in [bare, *subscribers]:
+    for process in [publisher, bare, *subscribers]:
         process.ready()
-    return Replays(publisher, bare, subscribers, logs)
+    datasets = {name: log.folder for name, log in logs.items()}
+    address = publisher.call("serve", datasets=datasets, data=folder / "publisher")
+    for log in logs.values():  # RocksDB has moved log files by now; bare Flight reads them only afterwards
+        warm_page_cache(log.folder)
+    bare_address = bare.call("serve", logs=logs)
+    return Replays(publisher, address, bare, bare_address, subscribers, logs)

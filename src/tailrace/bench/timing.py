@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import tailrace
 from tailrace.errors import Unavailable
 from tailrace.subscriber.application import Application
+from tailrace.subscriber.subscription import Subscription
 from tailrace.updates.batch import UpdateBatch
 
 CONNECT_TIMEOUT_S: Final = 60.0
@@ -39,11 +40,15 @@ class Latencies:
 
 
 class TimingRole(Application):
-    def __init__(self, *, url: str) -> None:
+    def __init__(self) -> None:
         self._parts: list[tuple[Milliseconds, Milliseconds, Milliseconds]] = []  # due, after commit, after due
         self._updates = 0
         self._connected = threading.Event()
         self._changed = threading.Condition()
+        self._subscription: Subscription | None = None
+
+    def subscribe(self, url: str) -> None:
+        """Returns once the flows are here."""
         self._subscription = tailrace.subscribe(url, self, application="latency", start="earliest")
         if not self._connected.wait(CONNECT_TIMEOUT_S):
             raise Unavailable(reason=f"no flows within {CONNECT_TIMEOUT_S:g} s: {self._subscription.status}")
@@ -64,6 +69,7 @@ class TimingRole(Application):
         """Returns once so many updates have come in all."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._updates >= updates, within_s):
+                assert self._subscription is not None, "subscribe comes first"
                 raise Unavailable(reason=f"{self._updates} of {updates} updates came: {self._subscription.status}")
 
     def latencies(self, skip_s: float) -> Latencies:
@@ -81,7 +87,8 @@ class TimingRole(Application):
         self._parts = []
 
     def close(self) -> None:
-        self._subscription.close()
+        if self._subscription is not None:
+            self._subscription.close()
 
 
 def _numbers(values: Any) -> Milliseconds:

@@ -37,12 +37,15 @@ class Written:
 
 
 class WritingRole:
-    """A client of the store at `url`, with rows of `update_bytes` prepared."""
+    """A client of a store, with rows of `update_bytes` prepared."""
 
-    def __init__(self, *, url: str, update_bytes: int) -> None:
-        self._client = StoreClient(url)
+    def __init__(self, *, update_bytes: int) -> None:
+        self._client: StoreClient | None = None
         self._rows: list[Row] = list(rows(_DISTINCT, update_bytes - _DUE_BYTES))
         self._update_bytes = update_bytes
+
+    def connect(self, url: str) -> None:
+        self._client = StoreClient(url)
 
     def warm_up(self, writes: int) -> None:
         """Some writes whose timing nobody looks at: the connection, the table and the code are there afterwards."""
@@ -92,10 +95,12 @@ class WritingRole:
         key, pairs = self._rows[number % _DISTINCT]
         row = {"due_us": b"%d" % due_us, **pairs}
         assert size_of((key, row)) == self._update_bytes
+        assert self._client is not None, "connect comes first"
         return self._client.put(TABLE, key, row)
 
     def close(self) -> None:
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
 
 
 def _note_answer(answered_s: Any, number: int, due_at: float) -> Any:

@@ -7,6 +7,7 @@ of the same subscriber need not wait, because a subscriber drops its old session
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
@@ -76,10 +77,11 @@ def next_step(active: Session | None, standbys: int, now: float, fenced_after_s:
 
 @dataclass(eq=False, slots=True)
 class Application:
-    """An application's state at this publisher; changed under its dataset's lock only."""
+    """An application's state at this publisher; who has its flows and its markers change under `lock` only."""
 
     record: ApplicationRecord
     markers: dict[int, Marker]
+    lock: threading.RLock = field(default_factory=threading.RLock)
     active: Session | None = None
     standbys: deque[Session] = field(default_factory=deque)
     progress: Position | None = None

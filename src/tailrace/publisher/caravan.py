@@ -1,8 +1,8 @@
 """A caravan: one log reader and the streams that ride with it.
 
 The reader thread appends what it reads to a bounded *window* of recent batches. Each rider has a place in the window
-and takes what comes next at its own pace, so that the window is every rider's bounded queue at once, and a batch is held
-in memory once however many ride. Filters run once per distinct filter and batch, by whichever rider needs it first.
+and takes what comes next at its own pace, so that the window is every rider's bounded queue at once, and a batch is
+held in memory once however many ride. Filters run once per distinct filter and batch, by whoever needs it first.
 
 When the window is full, its oldest batches go, unless a rider still needs them. Then the reader waits: a replay runs as
 fast as its riders take it. It waits on a laggard only while nobody else is held up by that; a rider that has kept
@@ -135,7 +135,7 @@ class Caravan:
     def board(self, name: str, sent: Position, *, near: bool = False) -> Rider | None:
         """A place for a stream that has been sent everything up to `sent`, if that lies in the window.
 
-        `near` asks for the newer half of it, so that a stream which has just been moved off does not come straight back.
+        `near` asks for the newer half of it, so that a stream just moved off does not come straight back.
         The first entry that the rider takes may start before `sent`: the stream slices off what it has.
         """
         with self._changed:

@@ -1,8 +1,8 @@
 """All caravans of one dataset: who rides where, and when a new one sets out.
 
-In steady state there is one. A stream boards the caravan furthest ahead whose window holds its place; where none does, a
-new one sets out from there for it alone, and streams that come to the same place board that. On every round a stream
-looks whether it has caught up with the lead, boards it, and the caravan that it left ends when nobody rides it.
+In steady state there is one. A stream boards the caravan furthest ahead whose window holds its place; where none
+does, a new one sets out from there for it alone, and streams that come to the same place board that. On every round a
+stream looks whether it has caught up with the lead, boards it, and the caravan that it left ends when nobody rides it.
 A caravan is only ever started by a stream that asks for its next batch, so that stopped subscribers cost no reader.
 """
 

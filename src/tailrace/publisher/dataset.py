@@ -1,9 +1,11 @@
 """The publisher of one dataset: gives applications their flows and keeps their markers.
 
-Subscribers' calls (`subscribe`, `acknowledge`, `alive`, ...) come on many threads; one lock guards who has which flows,
-and a janitor calls `tick` a few times a second to release flows whose subscriber fell silent and to give them to the
-next in line. What must be durable is so before a call returns: a marker is fsynced before the acknowledgement is
-answered, a dead letter before it counts as done. If markers cannot be saved, they stand still and delivery goes on.
+Subscribers' calls (`subscribe`, `acknowledge`, `alive`, ...) come on many threads; each application has a lock over who
+has its flows, and a janitor calls `tick` a few times a second to release flows whose subscriber fell silent and to give
+them to the next in line. What must be durable is so before a call returns: a marker is fsynced before the
+acknowledgement is answered, a dead letter before it counts as done. While one application's fsync is held up, its signs
+of life and all other applications go on: `alive` takes no lock, and the janitor passes over a lock that is taken. If
+markers cannot be saved, they stand still and delivery goes on.
 """
 
 from __future__ import annotations
@@ -89,6 +91,7 @@ class DatasetPublisher:
             if self._closed:
                 raise Unavailable(reason="the publisher is shutting down")
             application = self._applications.get(ask.application) or self._created(ask, text)
+        with application.lock:
             refuse_difference(application.record, text, ask.mode)
             if len(application.standbys) >= self._settings.max_standbys:
                 raise Unavailable(
@@ -166,22 +169,22 @@ class DatasetPublisher:
 
     def disconnected(self, stream: Stream) -> None:
         """The stream's generator returned: its connection broke, or it was told to end."""
-        with self._lock:
-            session = self._sessions.get(stream.session)
-            if session is None:
-                return
+        session = self._sessions.get(stream.session)
+        if session is None:
+            return
+        application = self._applications[stream.application]
+        with application.lock:
             session.connected = False
-            application = self._applications[stream.application]
             if session in application.standbys:
                 self._end(application, session, "the connection broke")
             self._settle(application)
 
     def leave(self, ask: Leave) -> None:
-        with self._lock:
-            session = self._sessions.get(ask.session)
-            if session is None:
-                return
-            application = self._applications[session.stream.application]
+        session = self._sessions.get(ask.session)
+        if session is None:
+            return
+        application = self._applications[session.stream.application]
+        with application.lock:
             session.left = True
             if session in application.standbys:
                 self._end(application, session, "the subscriber left")
@@ -189,14 +192,13 @@ class DatasetPublisher:
 
     def alive(self, ask: Alive) -> None:
         """A sign of life; refused once the session is over, so that a fenced subscriber learns of it."""
-        with self._lock:
-            session = self._session_of(ask.session)
-            session.heard_at = self._clock.monotonic()
-            if ask.progress is not None:
-                application = self._applications[session.stream.application]
-                session.stream.progress = ask.progress
-                if application.active is session:
-                    application.progress = max(application.progress or ask.progress, ask.progress)
+        session = self._session_of(ask.session)
+        session.heard_at = self._clock.monotonic()
+        if ask.progress is not None:
+            application = self._applications[session.stream.application]
+            session.stream.progress = ask.progress
+            if application.active is session:
+                application.progress = max(application.progress or ask.progress, ask.progress)
 
     def _session_of(self, session: str) -> Session:
         found = self._sessions.get(session)
@@ -208,9 +210,12 @@ class DatasetPublisher:
 
     def tick(self) -> None:
         """Looks after every application; called by the janitor a few times a second."""
-        with self._lock:
-            for application in self._applications.values():
-                self._settle(application)
+        for application in self.applications():
+            if application.lock.acquire(blocking=False):
+                try:
+                    self._settle(application)
+                finally:
+                    application.lock.release()
 
     def _settle(self, application: Application) -> None:
         fenced_after_s = self._settings.lease_s + self._settings.lease_margin_s
@@ -261,18 +266,19 @@ class DatasetPublisher:
 
     def acknowledge(self, ask: Acknowledge) -> None:
         """Moves markers, durably, before it returns."""
-        with self._lock:
-            session, application = self._active(ask.session, f"token {ask.token}")
+        application = self._application_of(ask.session, f"token {ask.token}")
+        with application.lock:
+            session = self._active(application, ask.session, f"token {ask.token}")
             if ask.epoch != self.epoch:
                 raise AcknowledgementRefused(
                     token=f"token {ask.token}", reason=f"it is of epoch {ask.epoch}, this publisher's is {self.epoch}"
                 )
             session.heard_at = self._clock.monotonic()
             moved = self._moved(application, session.stream, ask)
-            if not moved or application.record.mode == "realtime":
-                return
-            self._markers.save(self.dataset, application.name, moved, self.epoch)
-            application.markers.update(moved)
+            if moved and application.record.mode != "realtime":
+                self._markers.save(self.dataset, application.name, moved, self.epoch)
+                application.markers.update(moved)
+            session.stream.close_token(ask.token)
 
     def _moved(self, application: Application, stream: Stream, ask: Acknowledge) -> dict[int, Marker]:
         if ask.checkpoint is not None:
@@ -281,25 +287,32 @@ class DatasetPublisher:
                 return {}
             shards, loss = stream.shards, False
         else:
-            token = stream.acknowledged(ask.token)
+            token = stream.open_token(ask.token)
             place, shards, loss = token.checkpoint, token.shards, token.loss
         now = {shard: application.markers[shard] for shard in shards}
         moved = {shard: Marker(place) if loss else marker.advanced(place) for shard, marker in now.items()}
         return {shard: marker for shard, marker in moved.items() if marker != now[shard]}
 
-    def _active(self, session_id: str, what: str) -> tuple[Session, Application]:
+    def _application_of(self, session_id: str, what: str) -> Application:
         session = self._sessions.get(session_id)
-        application = self._applications[session.stream.application] if session else None
-        if session is None or application is None or application.active is not session:
-            raise AcknowledgementRefused(token=what, reason=f"session {session_id} is over, or does not have the flows")
-        return session, application
+        if session is None:
+            raise AcknowledgementRefused(token=what, reason=f"session {session_id} is over")
+        return self._applications[session.stream.application]
+
+    @staticmethod
+    def _active(application: Application, session_id: str, what: str) -> Session:
+        active = application.active
+        if active is None or active.stream.session != session_id:
+            raise AcknowledgementRefused(token=what, reason=f"session {session_id} does not have the flows")
+        return active
 
     # ---- dead letters -----------------------------------------------------------------------------------------------
 
     def bury(self, session_id: str, save: Callable[[Application], int]) -> None:
         """Runs `save` (which makes letters durable) for the application whose flows this session has."""
-        with self._lock:
-            session, application = self._active(session_id, "dead letters")
+        application = self._application_of(session_id, "dead letters")
+        with application.lock:
+            session = self._active(application, session_id, "dead letters")
             session.heard_at = self._clock.monotonic()
             if application.dead_letters >= self._settings.max_dead_letters:
                 raise Unavailable(reason=f"{application.name!r} has {application.dead_letters} dead letters already")
@@ -307,8 +320,8 @@ class DatasetPublisher:
 
     def retry_dead(self, name: str, letters: list[int] | None) -> int:
         """Marks letters for another try and hands them to the subscriber that is there, if one is."""
-        with self._lock:
-            application = self.application(name)
+        application = self.application(name)
+        with application.lock:
             retried = self.dead.retry(self.dataset, name, letters)
             if application.active and retried:
                 for batch in self.dead.load(self.dataset, name, retried, self._settings.dead_letter_batch):
@@ -333,11 +346,10 @@ class DatasetPublisher:
 
     def reached(self, name: str, position: Position) -> tuple[bool, Position | None]:
         """Whether an application has processed everything up to a position, by its progress or its markers."""
-        with self._lock:
-            application = self.application(name)
-            wanted = in_era(position, self.source.era)
-            soft = application.progress
-            return application.acknowledged >= wanted or (soft is not None and soft >= wanted), soft
+        application = self.application(name)
+        wanted = in_era(position, self.source.era)
+        soft = application.progress
+        return application.acknowledged >= wanted or (soft is not None and soft >= wanted), soft
 
     def problem(self) -> str:
         """Why the dataset is not ready, empty if it is. Looks at the log's bounds on the way."""
@@ -350,6 +362,6 @@ class DatasetPublisher:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            for session in self._sessions.values():
+            for session in list(self._sessions.values()):
                 session.stream.end("the publisher is shutting down")
         self.caravans.close()

@@ -117,7 +117,8 @@ class DeadLetters:
             )
             for letter, error in failed.items():
                 transaction.execute(
-                    f"UPDATE dead_letters SET retrying = 0, attempts = attempts + 1, error = ? WHERE {_OF} AND letter = ?",
+                    f"UPDATE dead_letters SET retrying = 0, attempts = attempts + 1, error = ? "
+                    f"WHERE {_OF} AND letter = ?",
                     (error, dataset, application, letter),
                 )
         return gone

@@ -22,7 +22,8 @@ MIGRATIONS: Final = (
             dataset TEXT NOT NULL, application TEXT NOT NULL, shard INTEGER NOT NULL,
             era INTEGER NOT NULL, sequence INTEGER NOT NULL, position_index INTEGER NOT NULL,
             table_name TEXT NOT NULL, operation TEXT NOT NULL, key BLOB, update_ipc BLOB NOT NULL,
-            error TEXT NOT NULL, attempts INTEGER NOT NULL, buried_at REAL NOT NULL, retrying INTEGER NOT NULL DEFAULT 0,
+            error TEXT NOT NULL, attempts INTEGER NOT NULL, buried_at REAL NOT NULL,
+            retrying INTEGER NOT NULL DEFAULT 0,
             UNIQUE (dataset, application, shard, era, sequence, position_index)
         )""",
     ),

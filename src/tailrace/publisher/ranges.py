@@ -65,7 +65,7 @@ def _batches(source: Source, start: Position, stop: threading.Event, *, follow: 
                         arrived.wait(HEARTBEAT_S)
                     waiting.append(batch)
                     arrived.notify_all()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised again by the generator that waits
             failed.append(error)
 
     thread = threading.Thread(target=pump, name="follow-range", daemon=True)

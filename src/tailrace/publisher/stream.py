@@ -159,16 +159,21 @@ class Stream:
         if caravan:
             caravan.wake()
 
-    def acknowledged(self, token: int) -> OpenToken:
-        """The token that is acknowledged, closed. Tokens sent before it stay open: each names its own shards."""
+    def open_token(self, token: int) -> OpenToken:
+        """The token that is being acknowledged; it stays open until its markers are durable."""
         with self._changed:
-            found = self._tokens.pop(token, None)
+            found = self._tokens.get(token)
         if found is None:
             raise AcknowledgementRefused(
                 token=f"token {token} of application {self.application!r}",
                 reason="no such token was sent in this session, or it was acknowledged already",
             )
         return found
+
+    def close_token(self, token: int) -> None:
+        """Its markers are durable. Tokens sent before it stay open: each names its own shards."""
+        with self._changed:
+            self._tokens.pop(token, None)
 
     def checkpoint_at(self, position: Position) -> Checkpoint | None:
         """The last place at or before `position` that a marker can stand at; None if that is before this session."""

@@ -117,7 +117,7 @@ _multiply: Any = intrinsic(_multiply_typed)
 
 
 @kernel
-def _by_instruction(address: int, size: int) -> int:
+def by_instruction(address: int, size: int) -> int:
     crc = _U32
     end = address + size
     while end - address >= 48:
@@ -166,7 +166,7 @@ def by_table(address: int, size: int) -> int:
     return int(crc ^ _U32)
 
 
-checksum: Any = _by_instruction if ACCELERATED else by_table
+checksum: Any = by_instruction if ACCELERATED else by_table
 
 
 @kernel

@@ -122,7 +122,10 @@ class RemoteHorizon:
                 self._changed.notify_all()
 
     def _run_watch(self) -> None:
-        """Gives up a silent stream. Counts looks rather than time, so a process that was stopped looks again."""
+        """Gives up a silent connection; a new stream on it would be silent as well.
+
+        Counts looks rather than time, so that a process which was stopped looks again.
+        """
         silent_looks = 0
         while not self._clock.wait(self._closed, 1.0):
             silent_looks = 0 if self._heard else silent_looks + 1
@@ -131,6 +134,7 @@ class RemoteHorizon:
             if silent_looks >= SILENCE_S and reader is not None:
                 silent_looks = 0
                 reader.cancel()
+                self._connection.abort()
 
 
 class StoreSource(RocksDBSource):

@@ -34,6 +34,7 @@ from tailrace.wire.store_messages import (
 )
 
 SCAN_BATCH_BYTES: Final = 1 << 20
+STOP_CHECKS_PER_HEARTBEAT: Final = 5
 MAX_KEYS_PER_GET: Final = 10_000
 MAX_GET_BYTES: Final = 64 << 20
 
@@ -133,7 +134,11 @@ class StoreService(Service):
         told = store.safe_through()
         while not self._stopping.is_set():
             yield NO_ROWS, encode(Safe(store.era, told))
-            told = store.wait_beyond(told, HEARTBEAT_S)
+            for _ in range(STOP_CHECKS_PER_HEARTBEAT):
+                safe = store.wait_beyond(told, HEARTBEAT_S / STOP_CHECKS_PER_HEARTBEAT)
+                if safe > told or self._stopping.is_set():
+                    break
+            told = safe
 
 
 def scanned(rows: Iterator[tuple[bytes, bytes]]) -> Batches:

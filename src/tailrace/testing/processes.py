@@ -153,13 +153,16 @@ class LocalProcess:
 
     def pause(self) -> None:
         """SIGSTOP: the process keeps its ports and connections and does nothing."""
-        self._signal(signal.SIGSTOP)
-        self._stopped = True
+        if self.running:
+            os.kill(self.pid, signal.SIGSTOP)
+            self._stopped = True
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         if self._stopped:
-            self._signal(signal.SIGCONT)
             self._stopped = False
+            self._signal(signal.SIGCONT)
+            os.waitid(os.P_PID, self.pid, os.WCONTINUED | os.WEXITED | os.WNOWAIT)
 
     def terminate(self, timeout_s: float = END_TIMEOUT_S) -> int:
         """SIGTERM, and its exit code once it has drained; killed, with an error, if that takes too long."""

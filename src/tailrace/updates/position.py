@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tailrace.errors import PositionInvalid
 
-_POSITION = re.compile(r"(\d{1,9}):(\d{1,19}):(\d{1,9})\Z")
+_POSITION = re.compile(r"([0-9]{1,9}):([0-9]{1,19}):([0-9]{1,10})\Z")
 
 
 class Position(NamedTuple):

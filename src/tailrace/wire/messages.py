@@ -2,8 +2,8 @@
 
 Down a stream, each Flight message carries one `Down` in its `app_metadata`, beside a record batch that is empty unless
 the message is `Updates` or `Redelivery`. Up, each message is the body of a `DoAction` of the same name. An unknown kind
-or field fails: it comes from a newer version, and guessing would lose something. `PROTOCOL_VERSION` rises when a message
-changes; `Hello` is the one message that every version understands.
+or field fails: it comes from a newer version, and guessing would lose something. `PROTOCOL_VERSION` rises when a
+message changes; `Hello` is the one message that every version understands.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ DRAIN_LIMIT_S: Final = 25.0
 # A thread that returns from a GIL-free call (RocksDB's fsync, a kernel, gRPC) waits this long for a busy one to let go
 # of the interpreter. The default of 5 ms is longer than a whole delivery; below 0.2 ms, switching itself costs.
 SWITCH_INTERVAL_S: Final = 0.0005
-_START_BACKOFF: Final = Backoff(first_s=0.1, limit_s=2.0)
+_START_BACKOFF: Final = Backoff(first_s=0.05, limit_s=1.0)
 
 
 def run_role(role: RoleName, configuration: Configuration) -> int:
@@ -93,9 +93,10 @@ class RoleProcess:
         try:
             services = _build(self._role, assembly, address)
         except TailraceError as error:
-            if error.kind is not Kind.RETRY or assembly.stopping.is_set():
+            if error.kind is not Kind.RETRY and not self._stop.is_set():
                 raise
-            assembly.restart(str(error))
+            log.info("the role cannot start yet", reason=error)
+            assembly.restart_reason = str(error)
             return
         servers = _listen(assembly, self._role, services)
         assembly.readiness.remove("role")

@@ -63,7 +63,7 @@ class RocksDBSource:
         self._log = Log(self.path, Path(wal_dir) if wal_dir is not None else self.path, self._index, line)
 
     def bounds(self) -> Bounds:
-        """Everything after `after`, up to and with `through`, can be read now. A horizon saves the look for the head."""
+        """Everything after `after`, up to and with `through`, can be read now. A horizon saves looking."""
         if self._horizon is not None:
             after = self._log.oldest()
             through = max(self._horizon.safe_through(), after)

@@ -9,7 +9,7 @@ Each process keeps its ports and its folder over all restarts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,7 @@ from tailrace.testing.ports import free_port
 from tailrace.testing.processes import LocalProcess, ProcessFailed
 from tailrace.testing.proxy import Direction, Proxy
 from tailrace.testing.torture.commands import Addresses, Commands
-from tailrace.testing.torture.content import APPLICATIONS
+from tailrace.testing.torture.content import TestApplication
 from tailrace.testing.torture.schedule import Fault
 
 READY_TIMEOUT_S: Final = 60.0  # kernels may have to be compiled
@@ -30,11 +30,19 @@ STALLS: Final[tuple[Direction, ...]] = ("both", "up", "down")
 class Cluster:
     """Use with `with`: all is started and ready inside, and gone afterwards."""
 
-    def __init__(self, folder: Path, seed: int, rate_updates_s: float, sabotage: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        applications: Sequence[TestApplication],
+        *,
+        seed: int,
+        rate_updates_s: float,
+        sabotage: str | None = None,
+    ) -> None:
         self.writes_file = folder / "writes"
         self.delivery_files = {
             application.name: [folder / f"{application.name}-{n}" for n in range(application.subscribers)]
-            for application in APPLICATIONS
+            for application in applications
         }
         store_port, publisher_port = free_port(), free_port()
         self._links = {
@@ -76,7 +84,7 @@ class Cluster:
         with ExitStack() as stack:
             for link in self._links.values():
                 stack.enter_context(link)
-            for group in ([self._store], [self._publisher], self._subscribers, [self._writer]):
+            for group in ([self._store], [self._publisher, self._writer, *self._subscribers]):
                 for process in group:
                     stack.enter_context(process)
                 for process in group:

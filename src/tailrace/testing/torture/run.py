@@ -18,7 +18,7 @@ from inotify_simple import INotify, flags
 from tailrace.testing.processes import ProcessFailed
 from tailrace.testing.torture.checker import Verdict, check
 from tailrace.testing.torture.cluster import Cluster
-from tailrace.testing.torture.content import APPLICATIONS
+from tailrace.testing.torture.content import APPLICATIONS, TestApplication
 from tailrace.testing.torture.records import (
     ACKNOWLEDGED,
     DELIVERY_RECORD,
@@ -46,6 +46,7 @@ class TortureOptions:
     folder: Path | None = None
     sabotage: Sabotage | None = None
     kinds: tuple[str, ...] | None = None
+    applications: tuple[TestApplication, ...] = APPLICATIONS
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,13 @@ class _Run:
         self._tell = tell
         self._stop = stop
         self._course = _Course()
-        self._cluster = Cluster(folder, options.seed, options.rate_updates_s, options.sabotage)
+        self._cluster = Cluster(
+            folder,
+            options.applications,
+            seed=options.seed,
+            rate_updates_s=options.rate_updates_s,
+            sabotage=options.sabotage,
+        )
         self._acknowledged = RecordCounter(self._cluster.writes_file, WRITE_RECORD, ACKNOWLEDGED)
 
     def report(self) -> TortureReport:
@@ -175,7 +182,7 @@ class _Run:
             name: [read_records(path, DELIVERY_RECORD) for path in paths]
             for name, paths in self._cluster.delivery_files.items()
         }
-        return check(writes, deliveries, APPLICATIONS)
+        return check(writes, deliveries, self._options.applications)
 
     def _reported(self, seconds: float, caught_up_s: float) -> TortureReport:
         course = self._course

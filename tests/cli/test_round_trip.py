@@ -1,0 +1,199 @@
+"""What goes in with `put` comes out with `tail`, shows in `status`, and is found again in `dead`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+
+import pytest
+
+import tailrace as library
+from tailrace.runtime.backoff import Backoff
+from tests.cli.conftest import Node, Said, Tailrace, in_a_process
+
+DEADLINE_S = 15.0
+
+
+class Picky(library.Application):
+    """Refuses what it is told to, and tells what it has processed."""
+
+    def __init__(self, refused: set[bytes]) -> None:
+        self.refused = refused
+        self.processed: list[bytes] = []
+        self.came = Event()
+
+    def on_update(self, update: library.Update) -> None:
+        if update.key in self.refused:
+            raise ValueError(f"{update.key.decode()} tastes bad")
+        self.processed.append(update.key)
+        self.came.set()
+
+    def wait_for(self, key: bytes) -> None:
+        while key not in self.processed:
+            self.came.clear()
+            if key not in self.processed:
+                assert self.came.wait(DEADLINE_S), f"{key!r} did not come; there are {self.processed}"
+
+
+@contextmanager
+def subscribed(node: Node, application: library.Application, name: str, filter: str) -> Iterator[None]:
+    policy = library.ErrorPolicy(retries=0, then="dead-letter", backoff=Backoff(first_s=0.01, limit_s=0.01))
+    url = f"tailrace://{node.address}/demo"
+    with library.subscribe(
+        url, application, application=name, filter=filter, start="earliest", error_policy=policy
+    ):
+        yield
+
+
+def tail_all(tailrace: Tailrace, node: Node, filter: str, *more: str) -> Said:
+    said = tailrace("tail", "demo", *node.at, "--from", "earliest", "--until", "head", "--filter", filter, *more)
+    assert said.code == 0, said.err
+    return said
+
+
+def test_a_write_is_tailed_with_its_position(tailrace: Tailrace, node: Node) -> None:
+    said = tailrace("put", "first", "alice", "name=Alice", "city=Oslo", *node.store)
+    position = said.lines[0]
+    assert position.startswith("demo@0:")
+    fields = tail_all(tailrace, node, "table = 'first'").lines[0].split("\t")
+    assert (fields[0], *fields[2:]) == (position, "first", "put", "alice", "name=Alice city=Oslo")
+
+
+def test_tail_gives_json_for_programs(tailrace: Tailrace, node: Node) -> None:
+    tailrace("put", "jsons", "a", "n=1", *node.store)
+    tailrace("put", "jsons", "a", "--delete", *node.store)
+    lines = tail_all(tailrace, node, "table = 'jsons'", "--json").lines
+    put, delete = map(json.loads, lines)
+    assert (put["operation"], put["key"], put["pairs"]) == ("put", "a", {"n": "1"})
+    assert (delete["operation"], delete["key"], delete["pairs"]) == ("delete", "a", {})
+    assert put["committed_at"].endswith("Z")
+
+
+def test_tail_starts_where_it_is_told_to(tailrace: Tailrace, node: Node) -> None:
+    for key in "abc":
+        said = tailrace("put", "places", key, "n=1", *node.store)
+    filter = "table = 'places'"
+    second = tail_all(tailrace, node, filter).lines[1].split("\t")[0]
+    after = tailrace("tail", "demo", *node.at, "--from", second, "--until", "head", "--filter", filter)
+    assert [line.split("\t")[4] for line in after.lines] == ["c"]
+    recent = tailrace("tail", "demo", *node.at, "--from", "-5m", "--limit", "2", "--filter", filter)
+    assert [line.split("\t")[4] for line in recent.lines] == ["a", "b"]
+    until = tailrace("tail", "demo", *node.at, "--from", "earliest", "--until", second, "--filter", filter)
+    assert [line.split("\t")[4] for line in until.lines] == ["a", "b"]
+    assert said.code == 0
+
+
+def test_tail_follows_what_comes_later(tailrace: Tailrace, node: Node) -> None:
+    """`put --wait` with an application that does not exist fails, so the order here is that of two commands."""
+    tailrace("put", "later", "before", "n=1", *node.store)
+    head = tail_all(tailrace, node, "table = 'later'").lines[-1].split("\t")[0]
+    tailrace("put", "later", "after", "n=1", *node.store)
+    said = tailrace("tail", f"tailrace://{node.address}/demo", "--from", head, "--limit", "1")
+    assert said.lines[0].split("\t")[4] == "after"
+
+
+@pytest.mark.parametrize(
+    ("start", "says"),
+    [("other@0:1:0", "the line of dataset 'demo' is 'demo'"), ("-5 minutes", "is no duration"), ("x", "line@era")],
+)
+def test_a_bad_start_is_named(tailrace: Tailrace, node: Node, start: str, says: str) -> None:
+    said = tailrace("tail", "demo", *node.at, "--from", start)
+    assert said.code == 2
+    assert says in said.err
+
+
+def test_many_writes_come_from_json_lines(tailrace: Tailrace, node: Node) -> None:
+    given = "".join(json.dumps({"key": f"k{n}", "pairs": {"n": n, "none": None}}) + "\n" for n in range(200))
+    given += '{"key": "k0", "delete": true}\n\n{"key": "x", "pairs": {"a": "b"}, "table": "bulk2"}\n'
+    said = in_a_process("put", "bulk", *node.store, given=given)
+    assert said.code == 0, said.err
+    assert said.err.strip() == "202 written"
+    lines = tail_all(tailrace, node, "table IN ('bulk', 'bulk2')").lines
+    assert len(lines) == 202
+    assert lines[3].endswith("bulk\tput\tk3\tn=3 none=NULL")
+    assert lines[-1].startswith(said.out.strip())
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{", "line 2: Expecting"),
+        ('{"pairs": {}}', 'line 2: it needs a "key"'),
+        ('{"key": "a"}', 'line 2: it needs "pairs"'),
+        ('{"key": "a", "pairz": {}}', "line 2: unknown: pairz"),
+    ],
+)
+def test_a_bad_line_is_named_and_those_before_it_are_written(
+    tailrace: Tailrace, node: Node, line: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import io
+    import sys
+
+    table = f"bad{abs(hash(line))}"
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"key": "ok", "pairs": {"a": "b"}}\n' + line + "\n"))
+    said = tailrace("put", table, *node.store)
+    assert said.code == 2
+    assert says in said.err
+    assert len(tail_all(tailrace, node, f"table = '{table}'").lines) == 1
+
+
+def test_an_application_shows_in_status_and_reaches_a_write(tailrace: Tailrace, node: Node) -> None:
+    picky = Picky(set())
+    with subscribed(node, picky, "seen", "table = 'seen'"):
+        said = tailrace("put", "seen", "a", "n=1", "--wait", "seen", *node.store)
+        assert said.code == 0, said.err
+        assert picky.processed == [b"a"]
+        assert tailrace("reached", "seen", said.lines[0], *node.at).out == "reached\n"
+        beyond = tailrace("reached", "seen", "demo@0:99999999:0", *node.at)
+        assert beyond.code == 1
+        assert beyond.out.startswith("not reached")
+        status = tailrace("status", "--json", *node.at).json()
+    found = next(one for one in status["applications"] if one["application"] == "seen")
+    assert found["filter"] == "table = 'seen'"
+    assert found["subscriber"]
+    assert status["datasets"][0]["head"].startswith("0:")
+
+
+def test_status_in_a_pipe_is_plain_and_complete(tailrace: Tailrace, node: Node) -> None:
+    said = in_a_process("status", *node.at)
+    assert "\x1b" not in said.out
+    assert said.lines[0].split("\t")[:4] == ["dataset", "line", "oldest", "head"]
+    assert said.lines[1].split("\t")[:2] == ["demo", "demo"]
+
+
+def test_waiting_for_an_application_that_nobody_runs_is_refused(tailrace: Tailrace, node: Node) -> None:
+    said = tailrace("put", "users", "a", "n=1", "--wait", "nobody", *node.store)
+    assert said.code == 2
+    assert "application 'nobody' does not exist" in said.err
+
+
+def test_dead_letters_are_listed_shown_and_tried_again(tailrace: Tailrace, node: Node) -> None:
+    picky = Picky({b"bad"})
+    with subscribed(node, picky, "picky", "table = 'food'"):
+        for key in ("good", "bad", "fine"):
+            assert tailrace("put", "food", key, "taste=1", *node.store).code == 0
+        picky.wait_for(b"fine")
+        listed = until(lambda: tailrace("dead", "list", "picky", "--json", *node.at), lambda said: bool(said.out))
+        letter = listed.json()
+        assert (letter["key"], letter["error"].splitlines()[0]) == ("bad", "ValueError: bad tastes bad")
+        shown = tailrace("dead", "show", "picky", str(letter["letter"]), *node.at)
+        assert "food\tput\tbad\ttaste=1" in shown.out
+        assert tailrace("dead", "show", "picky", "999", *node.at).code == 2
+        picky.refused.clear()
+        assert tailrace("dead", "retry", "picky", "--all", *node.at).out.startswith("1 handed to picky again")
+        picky.wait_for(b"bad")
+        until(lambda: tailrace("dead", "list", "picky", *node.at), lambda said: "no dead letters" in said.out)
+    assert picky.processed == [b"good", b"fine", b"bad"]
+
+
+def until(ask: Callable[[], Said], enough: Callable[[Said], bool]) -> Said:
+    """Asks a server until it says what is expected; it has no event for that."""
+    pause = Event()
+    for _ in range(100):
+        said = ask()
+        if enough(said):
+            return said
+        pause.wait(0.05)
+    pytest.fail(f"it still said: {said}")
