@@ -22,6 +22,7 @@ demo: setup ## a store with a steady writer, a publisher, three applications, an
 	@$(BIN)/tailrace demo
 
 test: lint ## lint, types and layers, then every test (fails on the first of these that fails)
+	@$(BIN)/python -m tailrace.testing.kernels
 	@timeout --kill-after=30 1080 $(BIN)/pytest -n $(WORKERS) --dist loadscope -m 'not cluster' $(TESTS)
 
 test-cluster: setup ## tests that need several hosts or containers (those marked `cluster`)

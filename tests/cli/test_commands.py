@@ -70,9 +70,7 @@ def test_a_server_that_is_away_is_an_error_with_a_remedy(tailrace: Tailrace) -> 
         (("run", "--listen", "here"), "the port is missing"),
     ],
 )
-def test_bad_input_is_named_and_nothing_else_happens(
-    tailrace: Tailrace, arguments: tuple[str, ...], says: str
-) -> None:
+def test_bad_input_is_named_and_nothing_else_happens(tailrace: Tailrace, arguments: tuple[str, ...], says: str) -> None:
     said = tailrace(*arguments)
     assert said.code == 2
     assert says in said.err

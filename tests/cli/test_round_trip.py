@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
 from threading import Event
 
 import pytest
 
 import tailrace as library
 from tailrace.runtime.backoff import Backoff
+from tailrace.testing.processes import tailrace_role
 from tests.cli.conftest import Node, Said, Tailrace, in_a_process
 
 DEADLINE_S = 15.0
@@ -41,9 +45,7 @@ class Picky(library.Application):
 def subscribed(node: Node, application: library.Application, name: str, filter: str) -> Iterator[None]:
     policy = library.ErrorPolicy(retries=0, then="dead-letter", backoff=Backoff(first_s=0.01, limit_s=0.01))
     url = f"tailrace://{node.address}/demo"
-    with library.subscribe(
-        url, application, application=name, filter=filter, start="earliest", error_policy=policy
-    ):
+    with library.subscribe(url, application, application=name, filter=filter, start="earliest", error_policy=policy):
         yield
 
 
@@ -73,7 +75,7 @@ def test_tail_gives_json_for_programs(tailrace: Tailrace, node: Node) -> None:
 
 def test_tail_starts_where_it_is_told_to(tailrace: Tailrace, node: Node) -> None:
     for key in "abc":
-        said = tailrace("put", "places", key, "n=1", *node.store)
+        assert tailrace("put", "places", key, "n=1", *node.store).code == 0
     filter = "table = 'places'"
     second = tail_all(tailrace, node, filter).lines[1].split("\t")[0]
     after = tailrace("tail", "demo", *node.at, "--from", second, "--until", "head", "--filter", filter)
@@ -82,16 +84,17 @@ def test_tail_starts_where_it_is_told_to(tailrace: Tailrace, node: Node) -> None
     assert [line.split("\t")[4] for line in recent.lines] == ["a", "b"]
     until = tailrace("tail", "demo", *node.at, "--from", "earliest", "--until", second, "--filter", filter)
     assert [line.split("\t")[4] for line in until.lines] == ["a", "b"]
-    assert said.code == 0
 
 
-def test_tail_follows_what_comes_later(tailrace: Tailrace, node: Node) -> None:
-    """`put --wait` with an application that does not exist fails, so the order here is that of two commands."""
+def test_tail_follows_what_comes_later(tailrace: Tailrace, node: Node, tmp_path: Path) -> None:
     tailrace("put", "later", "before", "n=1", *node.store)
-    head = tail_all(tailrace, node, "table = 'later'").lines[-1].split("\t")[0]
-    tailrace("put", "later", "after", "n=1", *node.store)
-    said = tailrace("tail", f"tailrace://{node.address}/demo", "--from", head, "--limit", "1")
-    assert said.lines[0].split("\t")[4] == "after"
+    options = ("--from", "earliest", "--filter", "table = 'later'", "--limit", "2")
+    follower = tailrace_role("tail", ["tail", "demo", *node.at, *options], tmp_path, ready_line="demo@")
+    with follower:
+        follower.wait_ready()
+        tailrace("put", "later", "after", "n=1", *node.store)
+        assert follower.wait() == 0
+    assert [line.split("\t")[4] for line in follower.log.read_text().splitlines()] == ["before", "after"]
 
 
 @pytest.mark.parametrize(
@@ -128,11 +131,8 @@ def test_many_writes_come_from_json_lines(tailrace: Tailrace, node: Node) -> Non
 def test_a_bad_line_is_named_and_those_before_it_are_written(
     tailrace: Tailrace, node: Node, line: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import io
-    import sys
-
     table = f"bad{abs(hash(line))}"
-    monkeypatch.setattr(sys, "stdin", io.StringIO('{"key": "ok", "pairs": {"a": "b"}}\n' + line + "\n"))
+    monkeypatch.setattr(sys, "stdin", StringIO('{"key": "ok", "pairs": {"a": "b"}}\n' + line + "\n"))
     said = tailrace("put", table, *node.store)
     assert said.code == 2
     assert says in said.err

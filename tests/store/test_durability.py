@@ -243,7 +243,7 @@ def test_every_answered_write_survives_kill_9(open_store: Opens, tmp_path: Path,
     writer.stdout.close()
     assert writer.wait(WAIT_S) == -signal.SIGKILL
     answered += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
-    told = dict(map(int, line.split()) for line in answered)
+    told = {int(number): int(last) for number, last in (line.split() for line in answered)}
 
     store = open_store(era=1)
 

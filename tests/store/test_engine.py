@@ -220,6 +220,16 @@ def test_a_closed_store_takes_no_writes(open_store: Opens) -> None:
         store.write([put("t", b"a", b"1")])
 
 
+def test_a_closed_store_is_not_read(open_store: Opens) -> None:
+    store = open_store()
+    store.write([put("t", b"a", b"1")])
+    store.close()
+    with pytest.raises(Unavailable, match="is closed"):
+        store.get("t", [b"a"])
+    with pytest.raises(Unavailable, match="is closed"):
+        list(store.scan("t"))
+
+
 def test_a_store_is_opened_once(open_store: Opens) -> None:
     store = open_store()
     with pytest.raises(StoreFailed, match="is open already"):

@@ -6,11 +6,14 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from tailrace.errors import StoreFailed
 from tailrace.sources.rocksdb import RocksDBSource
+from tailrace.store.commits import Commits
+from tailrace.store.database import Database
 from tailrace.store.engine import Store
 from tailrace.store.operations import put
 from tailrace.updates.position import START
@@ -56,7 +59,7 @@ def keys_in_log(store: Store) -> list[bytes]:
     stop = threading.Event()
     keys: list[bytes] = []
     for batch in source.read(START, stop=stop):
-        keys += batch.updates.column("key").to_pylist()
+        keys += cast(list[bytes], batch.updates.column("key").to_pylist())
         if batch.through.sequence >= store.safe_through():
             stop.set()
     source.close()
@@ -67,10 +70,15 @@ def test_a_full_disk_refuses_writes_and_mends(
     open_store: Opens, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     back = threading.Event()
-    resume = "tailrace.store.commits.Commits._resume"
     store = open_store(small_disk / "store", recover_interval_s=0.02, recover_free_bytes=8 * MIB)
-    real = type(store._commits)._resume
-    monkeypatch.setattr(resume, lambda commits, database: (real(commits, database), back.set())[0])
+    real = Commits._resume
+
+    def resumed(commits: Commits, database: Database) -> bool:
+        done = real(commits, database)
+        back.set()
+        return done
+
+    monkeypatch.setattr(Commits, "_resume", resumed)
 
     answered = fill(store, small_disk)
     safe = store.safe_through()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import rocksdict
 
-from tailrace.errors import NotFound, StoreFailed, UpdateInvalid
+from tailrace.errors import NotFound, StoreFailed, Unavailable, UpdateInvalid
 from tailrace.store.folder import identity_of, sync_log
 from tailrace.store.operations import Prepared
 from tailrace.store.options import MIB, StoreOptions
@@ -131,7 +131,7 @@ class Database:
             read.set_iterate_upper_bound(end)
         try:
             yield from self._table(table).items(from_key=begin, read_opt=read)
-        except NotFound:
+        except (NotFound, Unavailable):
             raise
         except Exception as error:
             raise _failed(self.path, error) from error
@@ -143,15 +143,19 @@ class Database:
 
     def close(self) -> None:
         """Ends the use of the folder; RocksDB goes with the last reference to it, which an open scan may hold."""
+        if self._rocks is None:
+            return
+        rocks, self._rocks = self._rocks, None
         self._handles.clear()
         self._readers.clear()
         try:
-            self._rocks.close()
+            rocks.close()
         except Exception as error:  # noqa: BLE001 - after a failed write it cannot flush; all of it is in the log
             _log.warning("%s", _failed(self.path, error))
-        self._rocks = None
 
     def _table(self, name: str) -> Any:
+        if self._rocks is None:
+            raise Unavailable(reason=f"store {self.path} is closed, or about to be opened anew")
         if name not in self._handles or name == HEADER_FAMILY:
             raise NotFound(what="table", name=name, remedy="a table is made by the first write to it")
         return self._reader(name)

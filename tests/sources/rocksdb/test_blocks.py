@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,16 +134,12 @@ def _headed(folder: Path, header: bytes, entries: int) -> Path:
 
 
 def test_a_header_that_names_more_operations_than_follow_is_an_error(tmp_path: Path) -> None:
-    import numpy as np
-
     folder = _headed(tmp_path / "db", encode_header(5, 1, np.zeros(3, np.int32)), 2)
     with pytest.raises(LogCorrupt, match="header"):
         read_through(source_of(folder), 3)
 
 
 def test_a_header_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    import numpy as np
-
     header = bytearray(encode_header(5, 1, np.zeros(2, np.int32)))
     header[3] = 2
     folder = _headed(tmp_path / "db", bytes(header), 2)

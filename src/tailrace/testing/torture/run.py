@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -46,6 +48,7 @@ class TortureOptions:
     folder: Path | None = None
     sabotage: Sabotage | None = None
     kinds: tuple[str, ...] | None = None
+    prepare: bool = True  # compile the kernels first, where that has not been done
     applications: tuple[TestApplication, ...] = APPLICATIONS
 
 
@@ -108,6 +111,9 @@ class _Run:
         caught_up_s = seconds = 0.0
         try:
             self._show("starting")
+            if self._options.prepare:
+                # So that not each process compiles the same kernels, and is killed while it does.
+                subprocess.run([sys.executable, "-m", "tailrace.testing.kernels"], check=True)
             with cluster:
                 course.began_at = time.monotonic()
                 self._break_by_plan()
