@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 
@@ -30,3 +31,11 @@ class Counting:
 
     def close(self) -> None:
         """Holds nothing."""
+
+
+class Threaded(Counting):
+    """Has a thread before it is forked."""
+
+    @staticmethod
+    def prepare() -> None:
+        threading.Thread(target=threading.Event().wait, daemon=True).start()

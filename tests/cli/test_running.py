@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -141,7 +140,7 @@ def two_roles(folder: Path) -> tuple[Path, str, str]:
 
 
 def test_a_process_runs_for_each_configured_role_and_all_end_together(tailrace: Tailrace, tmp_path: Path) -> None:
-    file, store, publisher = two_roles(tmp_path)
+    file, store, _ = two_roles(tmp_path)
     both = tailrace_role("run", ["run", "--config", str(file)], tmp_path, ready_line="ready role=publisher")
     with both:
         both.wait_ready()
@@ -158,10 +157,8 @@ def test_a_process_runs_for_each_configured_role_and_all_end_together(tailrace: 
     assert not [child for child in children.values() if child.is_running()]
 
 
-def test_an_application_that_is_recorded_differently_is_refused_at_the_start(
-    tailrace: Tailrace, tmp_path: Path
-) -> None:
-    file, _, publisher = two_roles(tmp_path)
+def test_an_application_recorded_differently_is_refused_at_the_start(tailrace: Tailrace, tmp_path: Path) -> None:
+    file, _, _ = two_roles(tmp_path)
     node = tailrace_role("node", ["run", "--config", str(file), "--role", "node"], tmp_path)
     with node:
         node.wait_ready()
@@ -218,11 +215,3 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGINT)
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(DEADLINE_S) in (0, 128 + signal.SIGINT)
-
-
-def test_status_tells_json_that_survives_a_parser(tailrace: Tailrace, tmp_path: Path) -> None:
-    with node_in(tmp_path).process as process:
-        process.wait_ready()
-        address = process.argv[process.argv.index("--listen") + 1]
-        said = in_a_process("status", "--json", "--address", address)
-    assert json.loads(said.out)["datasets"][0]["dataset"] == "demo"

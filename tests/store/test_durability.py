@@ -13,6 +13,7 @@ import pytest
 from tailrace.errors import StoreFailed, Unavailable
 from tailrace.sources.rocksdb import RocksDBSource
 from tailrace.store.database import FsyncFailed
+from tailrace.store.folder import SAFE_FILE
 from tailrace.store.operations import put
 from tailrace.updates.position import START
 from tests.store.conftest import WAIT_S, HeldSyncer, Opens
@@ -213,6 +214,44 @@ def test_the_whole_log_is_fsynced_before_it_counts_as_safe(open_store: Opens, mo
 
     assert logs
     assert logs <= set(synced)
+
+
+def test_a_log_that_lost_what_was_safe_is_noticed(open_store: Opens, tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(folder), "grouped"], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    while writer.stdout.readline() and not (folder / SAFE_FILE).exists():
+        pass
+    writer.send_signal(signal.SIGKILL)
+    writer.stdout.close()
+    assert writer.wait(WAIT_S) == -signal.SIGKILL
+    for file in folder.glob("*.log"):
+        file.write_bytes(file.read_bytes()[:100])
+
+    with pytest.raises(StoreFailed, match=r"its log ends at sequence .* though everything up to .* had been made safe"):
+        open_store()
+    (folder / SAFE_FILE).unlink()
+    open_store().write([put("t", b"after", b"v")])
+
+
+def test_without_durability_nothing_is_noted(open_store: Opens) -> None:
+    store = open_store()
+    store.write([put("t", b"a", b"1")])
+    store.close()
+    assert (store.path / SAFE_FILE).read_text().startswith("1 2 ")
+
+    again = open_store(durability="none")
+    again.write([put("t", b"b", b"1")])
+    again.close()
+    assert not (store.path / SAFE_FILE).exists()
+
+
+@pytest.mark.parametrize("half", ["", "1 99", "1 99 5\n", "\0\0\0"])
+def test_half_a_note_is_no_note(open_store: Opens, half: str) -> None:
+    store = open_store()
+    store.close()
+    (store.path / SAFE_FILE).write_text(half)
+    open_store().write([put("t", b"a", b"1")])
 
 
 WRITER = """

@@ -10,14 +10,19 @@ runs before that.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NoReturn
+
+SET_DEATH_SIGNAL: Final = 1  # of prctl
 
 
 def main(role: str, descriptors: Sequence[int]) -> None:
@@ -33,29 +38,39 @@ def main(role: str, descriptors: Sequence[int]) -> None:
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads > 1:
         raise RuntimeError(f"{role} has {threads} threads before it was forked")
+    gc.freeze()  # what was imported is shared with all forks; collecting garbage would copy it into each
     parent = os.getpid()
     for descriptor in descriptors:
         if os.fork() == 0:
-            _die_with(parent)
-            for other in descriptors:
-                if other != descriptor:
-                    os.close(other)
-            play(kind, descriptor)
-            return
+            _play_forked(kind, descriptor, set(descriptors) - {descriptor}, parent)
     for descriptor in descriptors:
         os.close(descriptor)  # so that the bench notices when a role ends
     for _ in descriptors:
         os.wait()
 
 
+def _play_forked(kind: Any, descriptor: int, others: set[int], parent: int) -> NoReturn:
+    """The life of a forked process. It leaves without taking down what it shares with its parent."""
+    code = 1
+    try:
+        _die_with(parent)
+        for other in others:
+            os.close(other)
+        play(kind, descriptor)
+        code = 0
+    except Exception:  # noqa: BLE001 - the end of the process: shown as the interpreter would show it
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
 def _die_with(parent: int) -> None:
     """Asks the kernel for SIGKILL at the parent's death, as `runtime/orphan.py` does for a program."""
-    import ctypes
-
-    set_death_signal = 1
-    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
     if os.getppid() != parent:
-        sys.exit(1)
+        raise ProcessLookupError(f"process {parent} ended while it forked")
 
 
 def play(kind: Any, descriptor: int) -> None:

@@ -23,7 +23,7 @@ from threading import Condition, Event, Lock, Thread
 from tailrace.errors import StoreFailed, TailraceError, Unavailable, UpdateInvalid
 from tailrace.runtime.clock import Clock
 from tailrace.store.database import Database, FsyncFailed
-from tailrace.store.folder import free_bytes
+from tailrace.store.folder import SafeNote, free_bytes
 from tailrace.store.operations import Prepared, WriteResult
 from tailrace.store.options import StoreOptions
 from tailrace.updates.header import encode_header
@@ -71,6 +71,7 @@ class Commits:
         self._clock = clock
         self._syncer = syncer
         self._committed_at_us = database.last_committed_at_us()
+        self._note = SafeNote(database.path, clock)
         self._lock = Lock()  # guards what follows; each condition is waited on by one kind of thread
         self._to_commit = Condition(self._lock)
         self._to_sync = Condition(self._lock)
@@ -123,6 +124,8 @@ class Commits:
             self._room.notify_all()
         for thread in self._threads:
             thread.join()
+        if self._options.durability != "none" and self.failure is None:
+            self._note.write(self.safe_through, now=True)
         with self._advanced:
             self._advanced.notify_all()
 
@@ -277,6 +280,8 @@ class Commits:
         self._syncer(self.database)
         self._advance(through)
         self._settle(commits)
+        if self._options.durability != "none":
+            self._note.write(through)
 
     # ---- both ------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from tailrace.errors import StoreFailed, TailraceError
 from tailrace.runtime.clock import SYSTEM_CLOCK, Clock
 from tailrace.store.commits import Answer, Commit, Commits, Outcome, Syncer, sync_database
 from tailrace.store.database import Database
-from tailrace.store.folder import claim_folder
+from tailrace.store.folder import SafeNote, claim_folder
 from tailrace.store.operations import Prepared, WriteResult, prepare, prepare_batch
 from tailrace.store.options import StoreOptions
 from tailrace.wire.store_messages import Durability, Operation
@@ -36,6 +36,7 @@ class Store:
         self.path = path
         self.era = era
         self.options = options
+        self._clock = clock
         claim_folder(path, options.shards)
         self._commits = Commits(self._opened(), self._opened, era=era, options=options, clock=clock, syncer=syncer)
         self._closed = False
@@ -54,7 +55,16 @@ class Store:
         return cls(Path(path).resolve(), era, options or StoreOptions(), clock, syncer)
 
     def _opened(self) -> Database:
-        return Database(self.path, self.options)
+        database = Database(self.path, self.options)
+        note = SafeNote(self.path, self._clock)
+        try:
+            note.require(database.latest_sequence())
+            if self.options.durability == "none":  # best effort: a power cut may take back what was safe
+                note.forget()
+        except TailraceError:
+            database.close()
+            raise
+        return database
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 

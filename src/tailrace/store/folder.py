@@ -8,14 +8,20 @@ someone else.
 from __future__ import annotations
 
 import json
+import logging
 import os
+import zlib
 from pathlib import Path
 from typing import Final
 
 from tailrace.errors import ConfigInvalid, StoreFailed, VersionTooNew
+from tailrace.runtime.clock import Clock
 
 FORMAT_VERSION: Final = 1
 FORMAT_FILE: Final = "tailrace-store.json"
+SAFE_FILE: Final = "tailrace-safe.txt"
+
+_log = logging.getLogger(__name__)
 
 
 def claim_folder(path: Path, shards: int) -> None:
@@ -71,6 +77,61 @@ def identity_of(path: Path) -> str:
 def free_bytes(path: Path) -> int:
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize
+
+
+class SafeNote:
+    """Remembers, roughly, up to where the log was safe, so that a log which lost answered writes is noticed.
+
+    RocksDB ends its replay in silence where a log file is damaged. The note is written seldom and never fsynced: it may
+    lie behind, which only makes the check weaker, and never ahead, as it is written after the log's fsync.
+    """
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._file = path / SAFE_FILE
+        self._clock = clock
+        self._due = clock.monotonic()
+        self._written = 0
+
+    def require(self, latest_sequence: int) -> None:
+        noted = self._read()
+        if latest_sequence < noted:
+            reason = (
+                f"its log ends at sequence {latest_sequence}, though everything up to {noted} had been made safe: a log"
+                f" file is damaged or gone; restore a backup, or remove {SAFE_FILE} to go on with what is left"
+            )
+            raise StoreFailed(path=str(self._file.parent), reason=reason)
+
+    def write(self, safe_through: int, *, now: bool = False) -> None:
+        """Notes it, unless that was done within the last second."""
+        if safe_through == self._written or (not now and self._clock.monotonic() < self._due):
+            return
+        self._due = self._clock.monotonic() + 1.0
+        self._written = safe_through
+        draft = self._file.with_suffix(".draft")
+        try:
+            draft.write_text(f"1 {safe_through} {_check(safe_through)}\n")
+            draft.rename(self._file)
+        except OSError as error:
+            _log.warning("%s could not be written: %s", self._file, error)
+
+    def forget(self) -> None:
+        self._file.unlink(missing_ok=True)
+
+    def _read(self) -> int:
+        """0 if there is none, or a power cut left half of it."""
+        if not self._file.exists():
+            return 0
+        words = self._file.read_text(errors="replace").split()
+        if len(words) != 3 or not all(word.isdigit() for word in words):
+            return 0
+        version, noted, check = map(int, words)
+        if version > 1:
+            raise VersionTooNew(what=str(self._file), found=version, known=1)
+        return noted if check == _check(noted) else 0
+
+
+def _check(noted: int) -> int:
+    return zlib.crc32(str(noted).encode())
 
 
 def _write_durably(path: Path, content: bytes) -> None:

@@ -48,9 +48,7 @@ def rows_of_text(text: str) -> list[Row]:
         sequence, table, operation, key, *pairs = line.split("\t")
         named = [pair.split("=") for pair in pairs]
         found = tuple((bytes.fromhex(name).decode(), bytes.fromhex(value)) for name, value in named)
-        rows.append(
-            Row(int(sequence), table, operation, bytes.fromhex(key), None if operation == "delete" else found)
-        )
+        rows.append(Row(int(sequence), table, operation, bytes.fromhex(key), None if operation == "delete" else found))
     return rows
 
 

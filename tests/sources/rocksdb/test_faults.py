@@ -34,7 +34,7 @@ def flip(path: Path, offset: int) -> None:
 
 def read_until_error(source: RocksDBSource, after: Position = START) -> tuple[list[Row], Exception]:
     found: list[Row] = []
-    with pytest.raises(Exception) as caught, reading(source, after) as batches:  # noqa: PT011 - each test looks
+    with pytest.raises(Exception) as caught, reading(source, after) as batches:
         for batch in batches:
             found.extend(rows_of(batch.updates))
     return found, caught.value
@@ -136,7 +136,9 @@ def test_a_sequence_that_goes_back_within_a_file_is_damage(tmp_path: Path) -> No
 
 
 def test_an_empty_batch_may_repeat_the_last_sequence(tmp_path: Path) -> None:
-    folder = make_folder(tmp_path / "db", {4: log_of([batch_of(1), batch_of(2)]), 6: log_of([write_batch(2), batch_of(3)])})
+    folder = make_folder(
+        tmp_path / "db", {4: log_of([batch_of(1), batch_of(2)]), 6: log_of([write_batch(2), batch_of(3)])}
+    )
     assert all_rows(source_of(folder)) == rows(1, 3)
 
 

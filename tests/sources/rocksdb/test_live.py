@@ -19,7 +19,17 @@ from tailrace.updates.header import HEADER_FAMILY, HEADER_KEY, encode_header
 from tailrace.updates.pairs import decode_pairs, encode_pairs
 from tailrace.updates.position import START, Position
 from tailrace.updates.sharding import shard_of
-from tests.sources.rocksdb.reading import ERA, WAIT_S, InThread, Row, all_rows, read_through, reading, rows_of, source_of
+from tests.sources.rocksdb.reading import (
+    ERA,
+    WAIT_S,
+    InThread,
+    Row,
+    all_rows,
+    read_through,
+    reading,
+    rows_of,
+    source_of,
+)
 
 HOUR_S = 3600.0
 
@@ -31,7 +41,9 @@ def open_database(folder: Path, families: tuple[str, ...] = (), archived: bool =
     if archived:
         options.set_wal_ttl_seconds(3600)
     named = {name: rocksdict.Options(raw_mode=True) for name in families}
-    return rocksdict.Rdict(str(folder), options, column_families=named) if named else rocksdict.Rdict(str(folder), options)
+    return (
+        rocksdict.Rdict(str(folder), options, column_families=named) if named else rocksdict.Rdict(str(folder), options)
+    )
 
 
 @pytest.fixture
@@ -214,9 +226,9 @@ def test_identity_is_what_rocksdb_wrote(folder: Path, database: Any) -> None:
 
 values = st.one_of(
     st.binary(max_size=60),
-    st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=8), st.none() | st.binary(max_size=40), max_size=5).map(
-        encode_pairs
-    ),
+    st.dictionaries(
+        st.text(st.characters(codec="utf-8"), max_size=8), st.none() | st.binary(max_size=40), max_size=5
+    ).map(encode_pairs),
     st.builds(lambda pairs, cut: encode_pairs(pairs)[:cut], st.just({"a": "1", "b": None}), st.integers(0, 20)),
 )
 operations = st.lists(

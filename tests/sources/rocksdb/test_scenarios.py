@@ -60,5 +60,7 @@ def test_a_committed_transaction_comes_whole(write_scenario: ScenarioWriter) -> 
     folder, expected = write_scenario("prepared")
     batches = read_through(source_of(folder), expected[-1].sequence, max_batch_bytes=1000)
     big = [row.sequence for row in expected if row.key.startswith(b"big") or row.key == b"gonebig"]
-    held = [batch for batch in batches if batch.updates.num_rows and big[0] in batch.updates.column("sequence").to_pylist()]
+    held = [
+        batch for batch in batches if batch.updates.num_rows and big[0] in batch.updates.column("sequence").to_pylist()
+    ]
     assert [batch.through.sequence for batch in held] == [big[-1]]

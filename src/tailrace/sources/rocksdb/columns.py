@@ -16,7 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.sources.memory import copy, load8, load16, load32, load64, store8, store32, store64
-from tailrace.sources.rocksdb.entries import Kind, Sum, varint
+from tailrace.sources.rocksdb.entries import Sum
+from tailrace.sources.rocksdb.tags import varint
+from tailrace.sources.rocksdb.values import Kind
 from tailrace.updates.kernels import inlined, kernel
 from tailrace.updates.schema import PAIRS_TYPE, UPDATE_SCHEMA
 from tailrace.updates.sharding import shards_of

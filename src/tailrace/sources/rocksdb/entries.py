@@ -20,30 +20,29 @@ from typing import Any, Final
 
 import numpy as np
 
-from tailrace.sources.memory import copy, load8, load16, load32, load64, store64
+from tailrace.sources.memory import copy, load8, load32, load64, store64
+from tailrace.sources.rocksdb.tags import (
+    BAD,
+    BATCH_HEADER_BYTES,
+    DELETION,
+    LOG_DATA,
+    NO_OP,
+    RANGING,
+    SHAPES,
+    TIMED,
+    TRANSACTION,
+    WITH_FAMILY,
+    varint,
+)
+from tailrace.sources.rocksdb.values import Kind, operation_bit, value_shape
 from tailrace.updates.header import HEADER_FIXED_BYTES
 from tailrace.updates.kernels import inlined, kernel
 
-BATCH_HEADER_BYTES: Final = 12
 ROW_COLUMNS: Final = 8
 ROW_OVERHEAD_BYTES: Final = 48  # what a row takes in the columns of fixed width, about
 PAIR_OVERHEAD_BYTES: Final = 8
-CODEC_MAGIC: Final = 0x015054F5
 HEADER_MAGIC: Final = 0x014854F5
-_NULL: Final = 0xFFFFFFFF
 MAX_COLUMN_BYTES: Final = 2**31 - 1  # what 32-bit offsets can address
-
-
-class Kind(enum.IntEnum):
-    """What the bytes of a row's value are; with `MERGE` set, its operation is `merge`."""
-
-    FOREIGN = 0
-    CODEC = 1
-    ENTITY = 2  # wide columns
-    BLOB = 3  # a reference into a blob file of the stacked BlobDB
-    DELETE = 4
-    RANGE = 5  # the value is the end key
-    MERGE = 8
 
 
 class Family(enum.IntEnum):
@@ -129,185 +128,12 @@ _W: Final = int(Sum.WORDS)
     _HEADER_VERSION,
     _TOO_LARGE,
 ) = (int(o) for o in Outcome)
-_K_FOREIGN, _K_CODEC, _K_ENTITY, _K_BLOB, _K_DELETE, _K_RANGE, _K_MERGE = (int(k) for k in Kind)
+_K_FOREIGN, _K_DELETE, _K_RANGE, _K_MERGE = (int(k) for k in (Kind.FOREIGN, Kind.DELETE, Kind.RANGE, Kind.MERGE))
 _F_UNKNOWN, _F_HEADER = int(Family.UNKNOWN), int(Family.HEADER)
-
-# What a tag stands for: the shape of its entry.
-_BAD, _PUT, _DELETION, _MERGING, _RANGING, _LOG_DATA, _NO_OP, _TRANSACTION, _BLOB_INDEX, _WIDE, _TIMED = range(11)
-
-
-def _shapes() -> Any:
-    shapes = np.zeros(256, dtype=np.int64)
-    for tags, shape in (
-        ((0x01, 0x05), _PUT),
-        ((0x00, 0x04, 0x07, 0x08), _DELETION),
-        ((0x02, 0x06), _MERGING),
-        ((0x0F, 0x0E), _RANGING),
-        ((0x03,), _LOG_DATA),
-        ((0x0D,), _NO_OP),
-        ((0x09, 0x0A, 0x0B, 0x0C, 0x12, 0x13, 0x15), _TRANSACTION),
-        ((0x11, 0x10), _BLOB_INDEX),
-        ((0x16, 0x17), _WIDE),
-        ((0x18, 0x19), _TIMED),
-    ):
-        for tag in tags:
-            shapes[tag] = shape
-    for tag in (0x05, 0x04, 0x08, 0x06, 0x0E, 0x10, 0x17, 0x19):
-        shapes[tag] |= 16  # names a column family
-    return shapes
-
-
-_SHAPES: Final = _shapes()
 
 _H_LEFT, _H_TIME, _H_STEP, _H_SHARD = range(4)  # a header: operations left, commit time, stride, next shard's address
 _UNTIMED_MARK: Final = -(2**63)
 _STOPPED: Final = -(2**62)
-
-
-@inlined
-def varint(at: int, end: int) -> tuple[int, int]:
-    """(value, where it ends); an end of -1 says that it reaches beyond `end`."""
-    if at < end:
-        low = load8(at)
-        if low < 128:
-            return low, at + 1
-    value = 0
-    shift = 0
-    while at < end and shift <= 28:
-        byte = load8(at)
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value & _NULL, at
-        shift += 7
-    return 0, -1
-
-
-@kernel
-def holds_transactions(start: int, end: int) -> bool:
-    """Whether a write batch holds parts of prepared transactions; False where it does not parse."""
-    at = start + BATCH_HEADER_BYTES
-    while at < end:
-        shape = _SHAPES[load8(at)]
-        at += 1
-        if shape & 16:
-            _family, at = varint(at, end)
-            if at < 0:
-                return False
-        shape &= 15
-        if shape == _TRANSACTION:
-            return True
-        if shape == _BAD:
-            return False
-        texts = 0 if shape == _NO_OP else (1 if shape in (_DELETION, _LOG_DATA) else 2)
-        for _ in range(texts):
-            size, at = varint(at, end)
-            if at < 0:
-                return False
-            at += size
-    return False
-
-
-@kernel
-def is_utf8(at: int, end: int) -> bool:
-    """Whether the bytes are valid UTF-8: shortest forms only, no surrogates, nothing above U+10FFFF."""
-    while at < end:
-        if end - at >= 8 and (load64(at) & -0x7F7F7F7F7F7F7F80) == 0:
-            at += 8
-            continue
-        first = load8(at)
-        if first < 0x80:
-            at += 1
-            continue
-        if first < 0xC2 or first > 0xF4:
-            return False
-        more = 1 if first < 0xE0 else (2 if first < 0xF0 else 3)
-        if end - at <= more:
-            return False
-        second = load8(at + 1)
-        low = 0xA0 if first == 0xE0 else (0x90 if first == 0xF0 else 0x80)
-        high = 0x9F if first == 0xED else (0x8F if first == 0xF4 else 0xBF)
-        if second < low or second > high:
-            return False
-        for i in range(2, more + 1):
-            if (load8(at + i) & 0xC0) != 0x80:
-                return False
-        at += more + 1
-    return True
-
-
-@kernel
-def codec_shape(at: int, size: int) -> tuple[int, int, int]:
-    """(pairs, bytes of their names, NULL values) of a value in the pairs codec; pairs of -1: foreign."""
-    if size < 6 or load32(at) != CODEC_MAGIC:
-        return -1, 0, 0
-    pairs = load16(at + 4)
-    table = at + 6
-    names = table + 6 * pairs
-    if 6 + 6 * pairs > size:
-        return -1, 0, 0
-    name_bytes = 0
-    value_bytes = 0
-    nulls = 0
-    for i in range(pairs):
-        entry = table + 6 * i
-        name_bytes += load16(entry)
-        length = load32(entry + 2)
-        if length == _NULL:
-            nulls += 1
-        else:
-            value_bytes += length
-    if 6 + 6 * pairs + name_bytes + value_bytes != size:
-        return -1, 0, 0
-    ascii_only = True
-    name = names
-    names_end = names + name_bytes
-    while names_end - name >= 8:
-        if (load64(name) & -0x7F7F7F7F7F7F7F80) != 0:
-            ascii_only = False
-            break
-        name += 8
-    while ascii_only and name < names_end:
-        ascii_only = load8(name) < 128
-        name += 1
-    if not ascii_only:
-        name = names
-        for i in range(pairs):
-            length = load16(table + 6 * i)
-            if not is_utf8(name, name + length):
-                return -1, 0, 0
-            name += length
-    return pairs, name_bytes, nulls
-
-
-@kernel
-def entity_shape(at: int, size: int) -> tuple[int, int, int]:
-    """(columns, bytes of their names, bytes of their values) of a wide-column entity; columns of -1: not one.
-
-    Version u32 = 1, count, then per column name and value size, then all values; the numbers are varints. The default
-    column has an empty name and becomes the pair `value`.
-    """
-    end = at + size
-    version, at = varint(at, end)
-    if at < 0 or version != 1:
-        return -1, 0, 0
-    count, at = varint(at, end)
-    if at < 0:
-        return -1, 0, 0
-    name_bytes = 0
-    value_bytes = 0
-    for _ in range(count):
-        length, at = varint(at, end)
-        if at < 0 or length > end - at or not is_utf8(at, at + length):
-            return -1, 0, 0
-        name_bytes += length if length else 5
-        length, at = varint(at + length, end)
-        if at < 0:
-            return -1, 0, 0
-        value_bytes += length
-    if value_bytes != end - at:
-        return -1, 0, 0
-    return count, name_bytes, value_bytes
 
 
 @inlined
@@ -345,43 +171,11 @@ def _read_header(at: int, size: int, header: int) -> int:
     return -1
 
 
-@kernel
-def _value_shape(shape: int, value: int, size: int) -> tuple[int, int, int, int, int]:
-    """(kind, pairs, bytes of names, bytes of values, NULLs) of what a data entry holds."""
-    if shape == _DELETION:
-        return _K_DELETE, 0, 0, 0, 0
-    if shape == _RANGING:
-        return _K_RANGE, 1, 3, size, 0
-    if shape == _BLOB_INDEX:
-        return _K_BLOB, 1, 10, size, 0
-    if shape == _WIDE:
-        pairs, name_bytes, value_bytes = entity_shape(value, size)
-        if pairs >= 0:
-            return _K_ENTITY, pairs, name_bytes, value_bytes, 0
-        return _K_FOREIGN, 1, 5, size, 0
-    pairs, name_bytes, nulls = codec_shape(value, size)
-    kind = _K_CODEC if pairs >= 0 else _K_FOREIGN
-    if shape == _MERGING:
-        kind |= _K_MERGE
-    if pairs >= 0:
-        return kind, pairs, name_bytes, size - 6 - 6 * pairs - name_bytes, nulls
-    return kind, 1, 5, size, 0
-
-
-@inlined
-def _operation_bit(kind: int) -> int:
-    if kind & _K_MERGE:
-        return 2
-    if kind == _K_DELETE:
-        return 4
-    return 8 if kind == _K_RANGE else 1
-
-
 @inlined
 def _note(rows: int, sums: int, header: int, table: int, shape: int, key: int, key_size: int, value: int, size: int,
           sequence: int, shards: int) -> None:  # fmt: skip
     """Notes one update in the table of rows; one whose shard is all of them takes a row for each."""
-    kind, pairs, name_bytes, value_bytes, nulls = _value_shape(shape, value, size)
+    kind, pairs, name_bytes, value_bytes, nulls = value_shape(shape, value, size)
     shard = -1
     committed_at = _UNTIMED_MARK
     if _get(header, _H_LEFT) > 0:
@@ -411,7 +205,7 @@ def _note(rows: int, sums: int, header: int, table: int, shape: int, key: int, k
     _add(sums, _DELETES, 1 if kind == _K_DELETE else 0)
     _add(sums, _FOREIGN, 1 if (kind & ~_K_MERGE) == _K_FOREIGN else 0)
     _set(sums, _TABLES, _get(sums, _TABLES) | (1 << min(table, 62)))
-    _set(sums, _OPERATIONS, _get(sums, _OPERATIONS) | _operation_bit(kind))
+    _set(sums, _OPERATIONS, _get(sums, _OPERATIONS) | operation_bit(kind))
     _add(sums, _UNTIMED, times if committed_at == _UNTIMED_MARK else 0)
     _add(sums, _UNSHARDED, 1 if shard < 0 and times == 1 else 0)
 
@@ -423,29 +217,29 @@ def _entry(at: int, end: int, sequence: int, families: int, family_count: int, s
 
     Below -2^62 it is -2^62 - 1 - outcome: the entry cannot be taken.
     """
-    shape = _SHAPES[load8(at)]
+    shape = SHAPES[load8(at)]
     at += 1
     family = 0
-    if shape & 16:
-        shape &= 15
+    if shape & WITH_FAMILY:
+        shape &= WITH_FAMILY - 1
         family, at = varint(at, end)
         if at < 0:
             return _STOPPED - _SHORT
-    if shape == _NO_OP:
+    if shape == NO_OP:
         return ~at
-    if shape == _BAD:
+    if shape == BAD:
         return _STOPPED - _TAG
-    if shape == _TRANSACTION:
+    if shape == TRANSACTION:
         return _STOPPED - _TWO_PHASE
     key_size, key = varint(at, end)
     if key < 0 or key_size > end - key:
         return _STOPPED - _SHORT
     at = key + key_size
-    if shape == _LOG_DATA:
+    if shape == LOG_DATA:
         return ~at
     value = at
     size = 0
-    if shape != _DELETION:
+    if shape != DELETION:
         size, value = varint(at, end)
         if value < 0 or size > end - value:
             return _STOPPED - _SHORT
@@ -466,14 +260,14 @@ def _entry(at: int, end: int, sequence: int, families: int, family_count: int, s
         return at
     if _get(sums, _ROWS) + shards > capacity:
         return _STOPPED - _ROWS_FULL
-    if shape == _TIMED:
+    if shape == TIMED:
         if size < 8:
             return _STOPPED - _SHORT
         size -= 8  # the time of the write, packed behind the value
     stamp = load64(families + 16 * family + 8)  # user-defined timestamps are the tail of every key
     if stamp > key_size:
         return _STOPPED - _SHORT
-    if shape == _RANGING:
+    if shape == RANGING:
         size = max(size - stamp, 0)
     _note(rows, sums, header, table, shape, key, key_size - stamp, value, size, sequence, shards)
     return at

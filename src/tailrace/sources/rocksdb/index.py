@@ -1,6 +1,6 @@
 """A sparse map from sequence numbers to places in the log, so that a reader need not scan from a file's start.
 
-Readers note a record about once a megabyte. An entry names the sequence that the record begins with, the file's
+Readers note a record about once a megabyte of log. An entry names the sequence that the record begins with, the file's
 number, the offset and the record's stored checksum, by which a stale entry is noticed when it is used. The map is
 saved atomically, with the datastore's identity; a file that is missing, damaged, or speaks of another datastore is
 simply an empty map, as it can be rebuilt from the log at any time.
@@ -19,7 +19,7 @@ import msgspec
 from tailrace.errors import LogUnreadable, VersionTooNew
 from tailrace.sources.crc32c import checksum_of
 
-SPACING_BYTES: Final = 1 << 20
+SPACING_BYTES: Final = 3 << 18  # below the usual batch, at whose end a reader notes where it is
 SAVE_EVERY: Final = 64  # entries
 MAX_ENTRIES: Final = 1 << 20  # a terabyte of log; the oldest go first
 FORMAT_VERSION: Final = 1

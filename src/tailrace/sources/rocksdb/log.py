@@ -18,10 +18,11 @@ import pyarrow as pa
 from tailrace.errors import LogTruncated
 from tailrace.sources.rocksdb.blocks import BLOCK_BYTES
 from tailrace.sources.rocksdb.cursor import LogCursor
-from tailrace.sources.rocksdb.entries import BATCH_HEADER_BYTES, Family
+from tailrace.sources.rocksdb.entries import Family
 from tailrace.sources.rocksdb.files import LogFile, list_logs, open_log
 from tailrace.sources.rocksdb.index import Entry, PositionIndex
 from tailrace.sources.rocksdb.manifest import read_manifest
+from tailrace.sources.rocksdb.tags import BATCH_HEADER_BYTES
 from tailrace.updates.header import HEADER_FAMILY
 
 PEEK_BYTES: Final = 2 * BLOCK_BYTES

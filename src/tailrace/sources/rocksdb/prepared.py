@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from tailrace.sources.rocksdb.entries import BATCH_HEADER_BYTES
+from tailrace.sources.rocksdb.tags import BATCH_HEADER_BYTES
 
 _BEGIN, _END, _COMMIT, _ROLLBACK, _NOOP, _LOG_DATA = 0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x03
 _BEGIN_PERSISTED, _BEGIN_UNPREPARED, _COMMIT_TIMED = 0x12, 0x13, 0x15

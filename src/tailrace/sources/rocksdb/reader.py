@@ -20,12 +20,13 @@ from tailrace.sources.rocksdb.blocks import Record, Stop
 from tailrace.sources.rocksdb.columns import build
 from tailrace.sources.rocksdb.cursor import LogCursor
 from tailrace.sources.rocksdb.decoding import Decoder, decoded
-from tailrace.sources.rocksdb.entries import ROW_COLUMNS, Kind, Outcome, Sum, measure
+from tailrace.sources.rocksdb.entries import ROW_COLUMNS, Outcome, Sum, measure
 from tailrace.sources.rocksdb.index import Entry
 from tailrace.sources.rocksdb.log import Log
 from tailrace.sources.rocksdb.prepared import PreparedTransactions, RecordInvalid, Section
 from tailrace.sources.rocksdb.sections import search_prepared
 from tailrace.sources.rocksdb.tail import Verdict, judge
+from tailrace.sources.rocksdb.values import Kind
 from tailrace.updates.position import Checkpoint, Position, Witness
 from tailrace.updates.schema import EMPTY_UPDATES
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from tailrace.sources.rocksdb.cursor import LogCursor
-from tailrace.sources.rocksdb.entries import holds_transactions
 from tailrace.sources.rocksdb.log import Log
 from tailrace.sources.rocksdb.prepared import PreparedTransactions, Section
+from tailrace.sources.rocksdb.tags import holds_transactions
 
 _WALK_BYTES: Final = 1 << 20
 
