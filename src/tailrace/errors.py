@@ -161,10 +161,6 @@ class VersionTooNew(TailraceError):
     template = "{what} has format version {found}; this version of Tailrace knows up to {known}: upgrade it"
 
 
-class ChecksumMismatch(TailraceError):
-    template = "{what}: checksum mismatch ({reason})"
-
-
 # ---- the wire -----------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from tailrace.cli import main
 from tailrace.testing.ports import free_port
 from tailrace.testing.processes import LocalProcess, tailrace_role
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 50.0  # a machine may be busy; a command that hangs fails here, not at the test's limit
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,19 @@ Tailrace = Callable[..., Said]
 
 
 @pytest.fixture
-def tailrace(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Tailrace:
+def log_as_before() -> Iterator[None]:
+    """A role's command sends the log to what stderr is during the test."""
+    log = logging.getLogger("tailrace")
+    handlers, propagate, level = list(log.handlers), log.propagate, log.level
+    yield
+    log.handlers[:], log.propagate = handlers, propagate
+    log.setLevel(level)
+
+
+@pytest.fixture
+def tailrace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, log_as_before: None
+) -> Tailrace:
     """Runs a command in this process, in an empty folder, without the developer's own environment."""
     monkeypatch.chdir(tmp_path)
     for name in ("CONFIG", "ADDRESS", "STORE", "CREDENTIAL", "CREDENTIAL_FILE", "CA_FILE", "LOG", "LOG_FORMAT"):

@@ -17,7 +17,7 @@ from tailrace.runtime.backoff import Backoff
 from tailrace.testing.processes import tailrace_role
 from tests.cli.conftest import Node, Said, Tailrace, in_a_process
 
-DEADLINE_S = 15.0
+DEADLINE_S = 30.0
 
 
 class Picky(library.Application):

@@ -19,7 +19,7 @@ from tailrace.testing.ports import free_port
 from tailrace.testing.processes import LocalProcess, tailrace_role
 from tests.cli.conftest import Node, Tailrace, in_a_process, node_in
 
-DEADLINE_S = 15.0
+DEADLINE_S = 30.0
 
 
 class Recorder(library.Application):

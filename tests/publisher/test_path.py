@@ -224,13 +224,14 @@ def test_dead_letters_go_by_the_publisher_and_back(node: Node) -> None:
             node.put(number)
         wait_for(lambda: seen.numbers == [0, 1, 3, 4], "all but the failing one")
         with node.connect() as connection:
+            wait_for(lambda: node.dataset.application("app").dead_letters == 1, "the letter")
             listed = connection.call(DeadList(dataset="shop", application="app"), decode_reply)
             assert isinstance(listed, DeadListReply)
             assert [(letter.key, letter.table) for letter in listed.letters] == [(b"k2", "t")]
             assert "cannot take it" in listed.letters[0].error
             seen.fails_on.clear()
             connection.call(DeadRetry(dataset="shop", application="app"), decode_reply)
-            wait_for(lambda: seen.numbers == [0, 1, 3, 4, 2], "the letter")
+            wait_for(lambda: seen.numbers == [0, 1, 3, 4, 2], "the letter again")
             wait_for(lambda: node.dataset.application("app").dead_letters == 0, "the letter's end")
 
 

@@ -60,6 +60,12 @@ def test_an_era_that_rose_over_the_same_history_loses_nothing(source: MemorySour
     assert (found.position, found.losses) == (Position(2, 8), ())
 
 
+def test_an_application_that_acknowledged_nothing_yet_is_told_of_a_new_era(source: MemorySource) -> None:
+    source.era = 1
+    (loss,) = resume(source, {0: Marker(Checkpoint(START, None))}).losses
+    assert "started anew" in loss.reason
+
+
 def test_a_marker_without_a_witness_does_not_survive_a_new_era(source: MemorySource) -> None:
     source.era = 1
     assert len(resume(source, {0: Marker(at(8, history=None))}).losses) == 1

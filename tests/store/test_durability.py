@@ -216,11 +216,19 @@ def test_the_whole_log_is_fsynced_before_it_counts_as_safe(open_store: Opens, mo
     assert logs <= set(synced)
 
 
+def noted(folder: Path) -> int:
+    """The sequence up to which the store has noted the log as safe."""
+    file = folder / SAFE_FILE
+    return int(file.read_text().split()[1]) if file.exists() else 0
+
+
 def test_a_log_that_lost_what_was_safe_is_noticed(open_store: Opens, tmp_path: Path) -> None:
     folder = tmp_path / "store"
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(folder), "grouped"], stdout=subprocess.PIPE, text=True)
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(folder), "grouped", "256"], stdout=subprocess.PIPE, text=True
+    )
     assert writer.stdout is not None
-    while writer.stdout.readline() and not (folder / SAFE_FILE).exists():
+    while writer.stdout.readline() and noted(folder) < 100:  # more than the 100 bytes left below can hold
         pass
     writer.send_signal(signal.SIGKILL)
     writer.stdout.close()
@@ -258,7 +266,8 @@ WRITER = """
 import sys
 from tailrace.store.engine import Store, StoreOptions
 from tailrace.store.operations import put
-store = Store.open(sys.argv[1], era=0, options=StoreOptions(durability=sys.argv[2], write_buffer_bytes=1 << 20))
+options = StoreOptions(durability=sys.argv[2], write_buffer_bytes=int(sys.argv[3]) << 20)
+store = Store.open(sys.argv[1], era=0, options=options)
 number = 0
 def told(future, number):
     sys.stdout.write(f"{number} {future.result().last}\\n")
@@ -273,7 +282,7 @@ while True:
 def test_every_answered_write_survives_kill_9(open_store: Opens, tmp_path: Path, durability: str, enough: int) -> None:
     folder = tmp_path / "store"
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(folder), durability], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, str(folder), durability, "1"], stdout=subprocess.PIPE, text=True
     )
     assert writer.stdout is not None
     answered = [writer.stdout.readline() for _ in range(enough)]

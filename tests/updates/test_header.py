@@ -11,8 +11,9 @@ from tailrace.errors import UpdateInvalid, VersionTooNew
 from tailrace.updates.header import decode_header, encode_header
 
 shard_lists = st.one_of(
-    st.lists(st.integers(-1, 2**31 - 1), max_size=20), st.builds(lambda shard, n: [shard] * n, st.integers(0, 99), st.integers(0, 20))
-)  # fmt: skip
+    st.lists(st.integers(-1, 2**31 - 1), max_size=20),
+    st.builds(lambda shard, count: [shard] * count, st.integers(0, 99), st.integers(0, 20)),
+)
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1), shard_lists)

@@ -38,7 +38,7 @@ class Size:
 
 
 FULL: Final = Size(1_000_000_000, (1, 2, 5, 10, 20), rounds=5, rounds_of_fewer=3, stopped_s=60)
-QUICK: Final = Size(300_000_000, (1, 2, 5, 10, 20), rounds=3, rounds_of_fewer=1, stopped_s=5)
+QUICK: Final = Size(200_000_000, (1, 2, 5, 10, 20), rounds=3, rounds_of_fewer=1, stopped_s=5)
 
 
 def run(options: BenchOptions, progress: Progress) -> BenchResult:

@@ -29,8 +29,8 @@ class LogWriter:
     def write(self, folder: Path, *, update_bytes: int, log_bytes: int) -> WrittenLog:
         """A log of at least `log_bytes` of updates, each of `update_bytes`."""
         options = StoreOptions(shards=SHARDS, durability="none", max_group_bytes=1)
-        writes = _writes(update_bytes, options)
         count = -(-log_bytes // (update_bytes * UPDATES_PER_WRITE))
+        writes = _writes(min(count, DISTINCT_WRITES), update_bytes, options)
         with Store.open(folder, era=ERA, options=options) as store:
             _Loader(store).load(writes, count)
             return WrittenLog(folder, count * UPDATES_PER_WRITE, update_bytes, store.latest_sequence())
@@ -39,8 +39,8 @@ class LogWriter:
         """Nothing is open between two logs."""
 
 
-def _writes(update_bytes: int, options: StoreOptions) -> list[Prepared]:
-    operations = [put(TABLE, key, pairs) for key, pairs in rows(DISTINCT_WRITES * UPDATES_PER_WRITE, update_bytes)]
+def _writes(count: int, update_bytes: int, options: StoreOptions) -> list[Prepared]:
+    operations = [put(TABLE, key, pairs) for key, pairs in rows(count * UPDATES_PER_WRITE, update_bytes)]
     starts = range(0, len(operations), UPDATES_PER_WRITE)
     return [prepare(operations[start : start + UPDATES_PER_WRITE], options) for start in starts]
 

@@ -60,13 +60,7 @@ class Demo:
         with Supervisor([self._node()]) as node:
             self._wait_ready(node, stop)
             with Supervisor([self._part(name) for name in ("writer", *FILTERS)]) as parts:
-                timer = Timer(seconds, stop.set) if seconds is not None else None
-                if timer is not None:
-                    timer.daemon = True
-                    timer.start()
-                self._show(stop, node, parts)
-                if timer is not None:
-                    timer.cancel()
+                self._show(stop, seconds, (node, parts))
 
     def last_lines(self) -> str:
         with self._lock:
@@ -96,15 +90,32 @@ class Demo:
             node.raise_failure()
         raise Unavailable(reason=f"the node was not ready after {READY_TIMEOUT_S:g} s")
 
-    def _show(self, stop: Event, node: Supervisor, parts: Supervisor) -> None:
+    def _show(self, stop: Event, seconds: float | None, supervisors: tuple[Supervisor, ...]) -> None:
         if stop.is_set():
             return
         say(f"try in another terminal: tailrace tail demo --address {self._address}")
         with Connection(self._address) as publisher:
+            _wait_subscribed(publisher, stop, supervisors)
+            timer = Timer(seconds, stop.set) if seconds is not None else None
+            if timer is not None:
+                timer.daemon = True
+                timer.start()
             if on_terminal():
                 watch_live(publisher, stop, f"tailrace demo: {self._rate:g} writes/s; Ctrl-C ends it")
             else:
-                _say_until(publisher, stop, (node, parts))
+                _say_until(publisher, stop, supervisors)
+            if timer is not None:
+                timer.cancel()
+
+
+def _wait_subscribed(publisher: Connection, stop: Event, supervisors: tuple[Supervisor, ...]) -> None:
+    """Until every application is known to the publisher: the demo's seconds count from then on."""
+    for _ in range(int(READY_TIMEOUT_S / _LOOK_S)):
+        if len(ask_status(publisher).applications) == len(FILTERS) or stop.wait(_LOOK_S):
+            return
+        for supervisor in supervisors:
+            supervisor.raise_failure()
+    raise Unavailable(reason=f"the applications had not subscribed after {READY_TIMEOUT_S:g} s")
 
 
 def _say_until(publisher: Connection, stop: Event, supervisors: tuple[Supervisor, ...]) -> None:

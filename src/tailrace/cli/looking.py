@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tailrace.wire.client import Connection
 
 REFRESH_S: Final = 1.0
+NARROW_COLUMNS: Final = 120
 DATASET_COLUMNS: Final = ("dataset", "line", "oldest", "head", "log read", "caravans", "pinned by", "error")
 APPLICATION_COLUMNS: Final = (
     "application", "dataset", "state", "lag", "lag s", "acknowledged", "updates/s", "bytes/s", "queued", "dead",
@@ -89,7 +90,9 @@ def status_view(reply: StatusReply, title: str = "") -> Group:
     from rich.text import Text
 
     up_s = max(0.0, time.time() - reply.started_at)
-    shown = [column for column in APPLICATION_COLUMNS if column not in ("dataset", "standbys", "queued", "filter")]
+    narrow = console().width < NARROW_COLUMNS
+    hidden = ("dataset", "standbys", "queued", "filter", *(("acknowledged", "bytes/s", "subscriber") if narrow else ()))
+    shown = [column for column in APPLICATION_COLUMNS if column not in hidden]
     keep = [APPLICATION_COLUMNS.index(column) for column in shown]
     rows = [application_row(one) for one in reply.applications]
     return Group(

@@ -60,7 +60,8 @@ def rich_table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> Table
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for number, column in enumerate(columns):
         numeric = bool(rows) and all(_is_number(row[number]) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        last = number == len(columns) - 1
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=not last)
     for row in rows:
         table.add_row(*(Text(cell, style=_style(cell)) for cell in row))
     return table

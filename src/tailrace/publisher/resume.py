@@ -90,7 +90,7 @@ def _resume_one(source: Source, marker: Marker, shards: tuple[int, ...]) -> tupl
 
 def in_era(position: Position, era: int) -> Position:
     """The same place of the log, named in its current era."""
-    return position if position == START else position._replace(era=era)
+    return position._replace(era=era)
 
 
 def without(updates: pa.RecordBatch, already: Mapping[int, Position]) -> pa.RecordBatch:

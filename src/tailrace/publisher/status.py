@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from tailrace.publisher.applications import Application
 from tailrace.publisher.dataset import DatasetPublisher
 from tailrace.sources.interface import Bounds
 from tailrace.updates.position import START, Position
 from tailrace.wire.messages import ApplicationStatus, DatasetStatus
+
+LIVE_WITHIN_S: Final = 2.0  # progress is reported a few times a second; more is an application that does not keep up
 
 
 def dataset_status(publisher: DatasetPublisher) -> DatasetStatus:
@@ -71,15 +74,18 @@ def _state(publisher: DatasetPublisher, application: Application, head: Position
         return "waiting", "its subscriber is gone; its lease runs out"
     if active.stream.blocked_by:
         return "blocked", active.stream.blocked_by
-    if publisher.caravans.is_lead(active.stream.riding) and active.stream.sent >= head:
-        return "live", ""
-    return "catching up", f"{head.sequence - active.stream.sent.sequence} sequence numbers are still to be sent"
+    if not publisher.caravans.is_lead(active.stream.riding):
+        return "catching up", f"{head.sequence - active.stream.sent.sequence} sequence numbers are still to be sent"
+    if _lag_s(application, head) > LIVE_WITHIN_S:
+        return "catching up", "its subscriber takes longer to process updates than they take to come"
+    return "live", ""
 
 
 def _lag_s(application: Application, head: Position) -> float:
-    """How old the newest update is that was sent, while others wait; zero for an application that has all."""
+    """How old the oldest update is that it was sent and has not processed; zero for an application that has all."""
     stream = application.active.stream if application.active else None
-    processed = application.progress or application.acknowledged
-    if processed >= head or stream is None or stream.sent_committed_us is None:
+    processed = max(application.progress or START, application.acknowledged)
+    if processed >= head or stream is None:
         return 0.0
-    return max(0.0, time.time() - stream.sent_committed_us / 1e6)
+    since_us = stream.unprocessed_since_us(processed) or stream.sent_committed_us
+    return 0.0 if since_us is None else max(0.0, time.time() - since_us / 1e6)

@@ -100,6 +100,7 @@ class Stream:
         self._tokens: OrderedDict[int, OpenToken] = OrderedDict()
         self._last_token = 0
         self._checkpoints: deque[Checkpoint] = deque(maxlen=REMEMBERED_CHECKPOINTS)
+        self._committed: deque[tuple[Position, int]] = deque(maxlen=REMEMBERED_CHECKPOINTS)
         self._read = Checkpoint(self.sent, None)
         self._tokened = self.sent
         self._token_due_at = clock.monotonic() + settings.marker_interval_s
@@ -140,6 +141,13 @@ class Stream:
         """What its caravan has read and this stream has not taken yet."""
         caravan, rider = self._caravan, self._rider
         return caravan.behind_bytes(rider) if caravan and rider else 0
+
+    def unprocessed_since_us(self, processed: Position) -> int | None:
+        """When the oldest batch was committed that was sent and lies past `processed`; None if there is none."""
+        with self._changed:
+            while self._committed and self._committed[0][0] <= processed:
+                self._committed.popleft()
+            return self._committed[0][1] if self._committed else None
 
     @property
     def open_tokens(self) -> int:
@@ -319,8 +327,11 @@ class Stream:
             self.updates_rate.add(updates.num_rows)
             self.bytes_rate.add(size)
             self._bytes_since_token += size
-            stamp = updates.column("committed_at")[-1]
-            self.sent_committed_us = stamp.value if stamp.is_valid else None
+            committed = updates.column("committed_at")
+            self.sent_committed_us = committed[-1].value if committed[-1].is_valid else None
+            if committed[0].is_valid:
+                with self._changed:
+                    self._committed.append((self.sent, committed[0].value))
 
     # ---- tokens -----------------------------------------------------------------------------------------------------
 

@@ -8,13 +8,14 @@ An Arrow array may be a slice of a longer one: its offsets then start in the mid
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
 from tailrace.updates.kernels import EMPTY_BYTES, Bytes, Flags, Int32s
 
+_BOOL: Final = pa.bool_()
 EMPTY_OFFSETS: Int32s = np.zeros(1, np.int32)
 
 
@@ -75,5 +76,14 @@ def binary_array(offsets: Int32s, data: Bytes, valid: Flags | None) -> pa.Binary
 
 def boolean_array(flags: Flags) -> pa.BooleanArray:
     """One bit per row, no NULLs."""
-    buffers: list[Any] = [None, pa.py_buffer(cast(Any, np.packbits(flags, bitorder="little")))]
-    return cast(pa.BooleanArray, pa.Array.from_buffers(pa.bool_(), len(flags), buffers, 0))
+    return boolean_array_of(pa.py_buffer(cast(Any, np.packbits(flags, bitorder="little"))), len(flags))
+
+
+def boolean_array_of(bits: pa.Buffer, rows: int) -> pa.BooleanArray:
+    """The same where the bits lie in a buffer already."""
+    buffers: list[Any] = [None, bits]
+    return cast(pa.BooleanArray, pa.Array.from_buffers(_BOOL, rows, buffers, 0))
+
+
+def bytes_of_bits(count: int) -> int:
+    return -(-count // 8)

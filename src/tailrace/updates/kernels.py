@@ -98,3 +98,21 @@ def copy_bytes(target: Bytes, target_at: Number, source: Bytes, source_at: Numbe
     """memcpy(); LLVM turns the loop over a slice into it."""
     for at in range(length):
         target[target_at + at] = source[source_at + at]
+
+
+def _pointer(kind: Any) -> Any:
+    def typed(typing_context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
+
+        return types.CPointer(kind)(types.int64), generate  # type: ignore[no-untyped-call]
+
+    return typed
+
+
+# Numbers that lie at a memory address, as `numba.carray` takes them. Whoever passes an address keeps the memory.
+u8_at: Any = intrinsic(_pointer(types.uint8))
+i32_at: Any = intrinsic(_pointer(types.int32))
+i64_at: Any = intrinsic(_pointer(types.int64))
+u64_at: Any = intrinsic(_pointer(types.uint64))
+f64_at: Any = intrinsic(_pointer(types.float64))

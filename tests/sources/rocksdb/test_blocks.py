@@ -145,3 +145,12 @@ def test_a_header_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     folder = _headed(tmp_path / "db", bytes(header), 2)
     with pytest.raises(VersionTooNew):
         read_through(source_of(folder), 3)
+
+
+def test_an_older_log_behind_the_end_of_a_recycled_one_is_not_read(tmp_path: Path) -> None:
+    live = log_of([ONE], log_number=4)
+    older = logical(TWO, len(live), log_number=2)  # whole, valid, and even of the following sequence
+    folder = make_folder(tmp_path / "db", {4: live + older})
+    assert all_rows(source_of(folder)) == [A]
+    (folder / "000007.log").write_bytes(log_of([TWO], log_number=7))
+    assert all_rows(source_of(folder)) == [A, B]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.errors import LogBehind, LogCorrupt, LogDiverged, LogGap, LogTruncated, LogUnreadable
+from tailrace.errors import LogBehind, LogCorrupt, LogDiverged, LogError, LogGap, LogTruncated, LogUnreadable
 from tailrace.sources.rocksdb import RocksDBSource
 from tailrace.updates.position import START, Checkpoint, Marker, Position, Witness
 from tests.sources.rocksdb.reading import ERA, Row, all_rows, read_through, reading, rows_of, source_of
@@ -32,12 +32,16 @@ def flip(path: Path, offset: int) -> None:
     path.write_bytes(data)
 
 
-def read_until_error(source: RocksDBSource, after: Position = START) -> tuple[list[Row], Exception]:
+def read_until_error(source: RocksDBSource, after: Position = START) -> tuple[list[Row], LogError]:
+    """What came before the error, which the caller looks at."""
     found: list[Row] = []
-    with pytest.raises(Exception) as caught, reading(source, after) as batches:
-        for batch in batches:
-            found.extend(rows_of(batch.updates))
-    return found, caught.value
+    with reading(source, after) as batches:
+        try:
+            for batch in batches:
+                found.extend(rows_of(batch.updates))
+        except LogError as error:
+            return found, error
+    raise AssertionError("the log was read to its end without an error")
 
 
 def test_damage_in_the_middle_stops_delivery_right_before_it(tmp_path: Path) -> None:

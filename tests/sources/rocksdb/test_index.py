@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.errors import VersionTooNew
+from tailrace.errors import LogUnreadable, VersionTooNew
 from tailrace.sources.rocksdb.index import SPACING_BYTES, Entry, PositionIndex
 from tailrace.updates.position import Checkpoint, Marker, Position
 from tests.sources.rocksdb.reading import ERA, all_rows, read_through, source_of
@@ -55,6 +55,18 @@ def test_a_damaged_index_is_an_empty_one_and_a_newer_one_is_refused(tmp_path: Pa
     path.write_bytes(whole[:4] + (2).to_bytes(4, "little") + whole[8:])
     with pytest.raises(VersionTooNew):
         PositionIndex(path, "id")
+
+
+def test_a_folder_that_takes_no_index_does_not_stop_readers(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.sources.rocksdb.index.SAVE_EVERY", 1)
+    (tmp_path / "index").write_text("a file where the folder should be")
+    source = source_of(folder)
+    source._index._path = tmp_path / "index" / "positions.index"
+    assert len(all_rows(source)) == RECORDS
+    with pytest.raises(LogUnreadable, match=r"positions\.index"):
+        source.close()
 
 
 def test_reading_starts_near_the_position_and_finds_the_same(folder: Path, tmp_path: Path) -> None:

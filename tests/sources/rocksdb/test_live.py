@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import rocksdict
 from hypothesis import given
@@ -285,6 +286,23 @@ def test_headers_give_commit_time_and_shards(folder: Path) -> None:
     assert set(updates.column("index").to_pylist()) == {0}
     (rest,) = [batch.updates for batch in read_through(source, 8, Position(ERA, 3))]
     assert rest.column("shard").to_pylist() == [7, 4, 4, shard_of([b"foreign"], 8)]
+    database.close()
+
+
+def test_a_range_that_spans_all_shards_comes_once_per_shard(folder: Path) -> None:
+    database = open_database(folder, (HEADER_FAMILY, "t"))
+    header, table = database.get_column_family_handle(HEADER_FAMILY), database.get_column_family_handle("t")
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    batch.put(HEADER_KEY, encode_header(1, 1, np.array([2, -1, 1], dtype=np.int32)), header)
+    batch.put(b"a", encode_pairs({}), table)
+    batch.delete_range(b"b", b"e", table)
+    batch.put(b"c", encode_pairs({"n": None}), table)
+    database.write(batch)
+    database.delete_range(b"x", b"z")
+    updates = pa.Table.from_batches([found.updates for found in read_through(source_of(folder, shards=3), 5)])
+    told = list(zip(*(updates.column(name).to_pylist() for name in ("sequence", "shard", "key")), strict=True))
+    assert told == [(2, 2, b"a"), *[(3, n, b"b") for n in range(3)], (4, 1, b"c"), *[(5, n, b"x") for n in range(3)]]
+    assert updates.column("pairs").to_pylist()[1:4] == [[("end", b"e")]] * 3
     database.close()
 
 

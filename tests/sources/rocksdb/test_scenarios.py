@@ -53,7 +53,7 @@ def test_a_commit_finds_what_was_prepared_before_the_place_where_reading_began(w
     folder, expected = write_scenario("prepared")
     one = next(row for row in expected if row.key == b"one0")
     batches = read_through(source_of(folder), expected[-1].sequence, Position(ERA, one.sequence - 1))
-    assert [row for batch in batches for row in rows_of(batch.updates)][0] == one
+    assert next(row for batch in batches for row in rows_of(batch.updates)) == one
 
 
 def test_a_committed_transaction_comes_whole(write_scenario: ScenarioWriter) -> None:

@@ -28,21 +28,27 @@ SIMPLE = [
     "ö",
     "\n",
     r"^\^",
+    "^[a-c]x",
+    "-1[0-9]$",
+    r"^\.[A-Za-z]ö[59]$",
 ]
 ELSE = [
     "a.",
     "a|b",
     "a*",
     "(a)",
-    "[a]",
     "a{2}",
     r"\d",
     "(?i)a",
     "^[^a]",
-    "^[a-c]x",
     "^^",
     "$a",
     "^[a-]",
+    "[a-c]x",
+    "[a]",
+    "^[ö]",
+    "^[a]" + "x" * 80,
+    "^[a]" + "ö" * 40,
     "a^",
     r"\Qa\E",
 ]
@@ -62,6 +68,7 @@ patterns = st.one_of(
     st.sampled_from(SIMPLE),
     st.text("aqö.^$\\-/_5\n", max_size=5),
     st.text("abcAM5-", min_size=1, max_size=4).map(lambda inner: f"^[{inner}]"),
+    st.from_regex(r"\A\^?(\[[ab5]-?[cAM]\]|[aö\n5])*\[a5?\](\[[ab5]-?[cM]\]|[a5])?\$?\Z"),
 ).filter(lambda pattern: pattern_problem(pattern) is None)
 texts = st.one_of(st.sampled_from([b"tmp_x", b"x.jpg", b"aq", b"aaq", b"a-b", b"\xff", b"a\n"]), st.binary(max_size=6))
 

@@ -36,13 +36,15 @@ class Ownership:
         self._datasets = tuple(datasets)
         self._changed = Event()
         self._session, self._claims = self._claimed()
+        self._epochs = {dataset: claim.epoch for dataset, claim in self._claims.items()}
         self._workers = Workers("ownership", clock=assembly.clock)
         assembly.stack.callback(self._close)
         assembly.readiness.add("ownership", self._not_ready)
         self._workers.start("keeper", self._keep)
 
     def epoch(self, dataset: str) -> int:
-        return self._claims[dataset].epoch
+        """The epoch of the first claim, which stays this owner's however often it claims anew."""
+        return self._epochs[dataset]
 
     def _claimed(self) -> tuple[Session, dict[str, Claim]]:
         session = self._coordinator.open_session(f"{socket.gethostname()}:{os.getpid()}")

@@ -9,6 +9,7 @@ simply an empty map, as it can be rebuilt from the log at any time.
 from __future__ import annotations
 
 import bisect
+import logging
 import os
 import threading
 from pathlib import Path
@@ -20,10 +21,11 @@ from tailrace.errors import LogUnreadable, VersionTooNew
 from tailrace.sources.crc32c import checksum_of
 
 SPACING_BYTES: Final = 3 << 18  # below the usual batch, at whose end a reader notes where it is
-SAVE_EVERY: Final = 64  # entries
+SAVE_EVERY: Final = 256  # entries
 MAX_ENTRIES: Final = 1 << 20  # a terabyte of log; the oldest go first
 FORMAT_VERSION: Final = 1
 _MAGIC: Final = b"TRPI"
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class Entry(NamedTuple):
@@ -60,9 +62,16 @@ class PositionIndex:
             self._entries.insert(at, entry)
             del self._entries[: max(len(self._entries) - MAX_ENTRIES, 0)]
             self._unsaved += 1
-            due = self._unsaved >= SAVE_EVERY
+            due = self._unsaved % SAVE_EVERY == 0
         if due:
+            self._save_in_passing()
+
+    def _save_in_passing(self) -> None:
+        """A reader goes on where the index cannot be saved (a full disk): a later run only starts further back."""
+        try:
             self.save()
+        except LogUnreadable as error:
+            _LOGGER.warning("%s", error)
 
     def before(self, sequence: int, number: int) -> Entry | None:
         """The last known record of file `number` that begins at or before `sequence`."""
@@ -92,7 +101,10 @@ class PositionIndex:
         return len(self._entries)
 
     def save(self) -> None:
-        """Writes the map beside its old version, then replaces it."""
+        """Writes the map beside its old version, then replaces it.
+
+        Nothing waits for the disk: after a power cut the checksum tells whether the map is whole.
+        """
         if self._path is None:
             return
         with self._lock:
@@ -105,8 +117,6 @@ class PositionIndex:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 with open(temporary, "wb") as file:
                     file.write(head + body)
-                    file.flush()
-                    os.fsync(file.fileno())
                 os.replace(temporary, self._path)
             except OSError as error:
                 raise LogUnreadable(

@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.errors import FilterInvalid
-from tailrace.updates.buffers import boolean_array
+from tailrace.updates.buffers import boolean_array, boolean_array_of
 from tailrace.updates.filters import json_form
 from tailrace.updates.filters.evaluation import Node, prepared
 from tailrace.updates.filters.lookups import Lookups
 from tailrace.updates.filters.normal import Normal, TooManyTerms, disjunctive_normal, negation_normal
 from tailrace.updates.filters.parser import Parser
+from tailrace.updates.filters.programs import Program
 from tailrace.updates.filters.syntax import TRUE, Expression
 from tailrace.updates.filters.tokens import invalid
-from tailrace.updates.kernels import Flags
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +26,7 @@ class Filter:
     expression: Expression
     normal: Normal = field(repr=False)
     _prepared: Node = field(repr=False)
+    _program: Program | None = field(repr=False)
 
     @staticmethod
     def parse(text: str) -> Filter:
@@ -48,7 +49,9 @@ class Filter:
     @staticmethod
     def of(expression: Expression) -> Filter:
         """A filter that code put together. `TooManyTerms` if its normal form is too large."""
-        return Filter(expression, disjunctive_normal(expression), prepared(negation_normal(expression)))
+        normal = disjunctive_normal(expression)
+        pushed = negation_normal(expression)
+        return Filter(expression, normal, prepared(pushed), Program.of(pushed))
 
     @staticmethod
     def everything() -> Filter:
@@ -72,15 +75,16 @@ class Filter:
 
     def mask(self, batch: pa.RecordBatch, lookups: Lookups | None = None) -> pa.BooleanArray:
         """Which rows pass, without NULLs. Filters over the same batch share what they look up through `lookups`."""
-        return boolean_array(self.flags(batch, lookups))
-
-    def flags(self, batch: pa.RecordBatch, lookups: Lookups | None = None) -> Flags:
-        """As `mask`, as numpy flags, which are not to be written to."""
-        return self._prepared.flags(lookups or Lookups(batch))
+        lookups = lookups or Lookups(batch)
+        if self._program is not None and lookups.rows:
+            bits, unsure = lookups.bits(self._program)
+            if not unsure[0]:
+                return boolean_array_of(bits, lookups.rows)
+        return boolean_array(self._prepared.flags(lookups))
 
     def select(self, batch: pa.RecordBatch, lookups: Lookups | None = None) -> pa.RecordBatch:
         """The rows that pass; the batch itself if all do."""
         if self.passes_everything:
             return batch
-        flags = self.flags(batch, lookups)
-        return batch if flags.all() else batch.filter(boolean_array(flags))
+        mask = self.mask(batch, lookups)
+        return batch if mask.true_count == batch.num_rows else batch.filter(mask)

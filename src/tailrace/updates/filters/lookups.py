@@ -8,15 +8,20 @@ common is answered once. A `Lookups` belongs to one batch and one thread.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
 
+from tailrace.updates.buffers import bytes_of_bits
+from tailrace.updates.filters import machine
+from tailrace.updates.filters.programs import Program
 from tailrace.updates.filters.syntax import NUMBER_COLUMNS, TIME_COLUMN, Key
 from tailrace.updates.filters.values import Instants, Numbers, Texts, Values
 from tailrace.updates.kernels import Flags
 from tailrace.updates.pair_index import PairIndex
+
+FRAME_LINES: Final = 8  # for so many keys at first
 
 
 class Lookups:
@@ -25,12 +30,35 @@ class Lookups:
         self.rows = batch.num_rows
         self.answers: dict[object, Flags] = {}  # by prepared basic filter; see `evaluation`
         self._values: dict[Key, Values] = {}
+        self._lines: dict[Key, tuple[int, int]] = {}  # where in the frame, and what has been read
+        self._frame: machine.Frame = np.empty((FRAME_LINES, machine.FRAME_WIDTH), np.int64)
 
     def values(self, key: Key) -> Values:
         found = self._values.get(key)
         if found is None:
             self._values[key] = found = self._column(key.name) if key.is_column else self._pair(key.name)
         return found
+
+    def bits(self, program: Program) -> tuple[pa.Buffer, Flags]:
+        """A line of bits for each of the program's filters, and which of them it could not answer exactly."""
+        lines = np.array([self._line(key, needs) for key, needs in program.wanted], np.int64)
+        filters = len(program.ends)
+        bits, unsure = np.empty((filters, bytes_of_bits(self.rows)), np.uint8), np.empty(filters, np.bool_)
+        machine.run(program.code, program.ends, lines, self._frame, self.rows, program.depth, bits, unsure)
+        return pa.py_buffer(cast(Any, bits)), unsure
+
+    def _line(self, key: Key, needs: int) -> int:
+        """Where in the frame the key's values are described, with at least what is needed of them."""
+        line, held = self._lines.get(key, (-1, 0))
+        if line >= 0 and held & needs == needs:
+            return line
+        if line < 0:
+            line = len(self._lines)
+            if line == len(self._frame):
+                self._frame = np.concatenate([self._frame, np.empty_like(self._frame)])
+        self._lines[key] = line, held | needs
+        self.values(key).describe(self._frame, line, held | needs)
+        return line
 
     def _column(self, name: str) -> Values:
         array: Any = self._batch.column(name)

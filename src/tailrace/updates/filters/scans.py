@@ -6,9 +6,15 @@ value is NULL. What comes back is one flag per row.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from tailrace.updates.kernels import Bytes, Flags, Int32s, Number, inlined, kernel, same_bytes
+
+AT_START: Final = 1
+AT_END: Final = 2
+BOTH_ENDS: Final = 3
 
 
 @inlined
@@ -30,14 +36,24 @@ def affixed(places: Int32s, offsets: Int32s, data: Bytes, valid: Flags, wanted: 
 
 
 @kernel
-def begun(places: Int32s, offsets: Int32s, data: Bytes, valid: Flags, initials: Flags) -> Flags:
-    """Whether the value's first byte is one of the flagged ones."""
+def classed(places: Int32s, offsets: Int32s, data: Bytes, valid: Flags, classes: Bytes, ends: int) -> Flags:
+    """Whether the value's first or last bytes are of these classes, one byte each; of both ends, it has no others.
+
+    A class is 256 flags; there is one at least.
+    """
     flags = np.zeros(len(places), np.bool_)
+    size = len(classes)
     for row in range(len(places)):
         place = np.int64(places[row])
         if _has_value(valid, place):
-            start = np.int64(offsets[place])
-            flags[row] = start < np.int64(offsets[place + 1]) and initials[data[start]]
+            start, end = np.int64(offsets[place]), np.int64(offsets[place + 1])
+            if end - start < size or (ends == BOTH_ENDS and end - start > size):
+                continue
+            first = end - size if ends == AT_END else start
+            passes = True
+            for byte in range(size):
+                passes = passes and classes[byte, data[first + byte]] != 0
+            flags[row] = passes
     return flags
 
 

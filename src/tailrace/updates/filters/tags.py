@@ -17,6 +17,7 @@ from tailrace.updates.kernels import Bytes, Flags, Int32s, Int64s, Number, inlin
 Tags = npt.NDArray[np.uint64]
 
 MAX_EXACT_BYTES: Final = 7  # a value of up to so many bytes is its tag
+MAX_FEW_WORDS: Final = 12  # so many short words are compared one by one; more are looked up in a table
 NO_VALUE: Final = np.uint64(0x40 << 56)  # of a row where the key is absent or NULL
 LONG: Final = np.uint64(1 << 63)
 _PRIME = np.uint64(0x9E3779B97F4A7C15)
@@ -78,7 +79,7 @@ def any_equal(tags: Tags, wanted: Tags) -> Flags:
 
 
 @inlined
-def _slot(tag: Number, mask: Number) -> Number:
+def slot_of(tag: Number, mask: Number) -> Number:
     product = tag * _PRIME
     return (product ^ (product >> np.uint64(32))) & mask
 
@@ -89,11 +90,40 @@ def table_of(tags: Tags, slots: int) -> Int32s:
     table = np.full(slots, -1, np.int32)
     mask = np.uint64(slots - 1)
     for word in range(len(tags)):
-        slot = _slot(tags[word], mask)
+        slot = slot_of(tags[word], mask)
         while table[slot] >= 0:
             slot = (slot + np.uint64(1)) & mask
         table[slot] = word
     return table
+
+
+@inlined
+def is_word(
+    tag: Number,
+    place: Number,
+    offsets: Int32s,
+    data: Bytes,
+    table: Int32s,
+    word_tags: Tags,
+    word_offsets: Int32s,
+    words: Bytes,
+) -> bool:
+    """Whether a value is in a hash table of words; only a long one's bytes are looked at."""
+    mask = np.uint64(len(table) - 1)
+    slot = slot_of(tag, mask)
+    word = np.int64(table[slot])
+    while word >= 0:
+        if word_tags[word] == tag:
+            if tag < LONG:
+                return True
+            start, begin = np.int64(offsets[np.int64(place)]), np.int64(word_offsets[word])
+            size = np.int64(offsets[np.int64(place) + 1]) - start
+            same = np.int64(word_offsets[word + 1]) - begin == size
+            if same and same_bytes(data, start, words, begin, size):
+                return True
+        slot = (slot + np.uint64(1)) & mask
+        word = np.int64(table[slot])
+    return False
 
 
 @kernel
@@ -107,26 +137,9 @@ def among(
     word_offsets: Int32s,
     words: Bytes,
 ) -> Flags:
-    flags = np.zeros(len(tags), np.bool_)
-    mask = np.uint64(len(table) - 1)
+    flags = np.empty(len(tags), np.bool_)
     for row in range(len(tags)):
-        tag = tags[row]
-        slot = _slot(tag, mask)
-        word = np.int64(table[slot])
-        while word >= 0:
-            if word_tags[word] == tag:
-                if tag < LONG:
-                    flags[row] = True
-                    break
-                place = np.int64(places[row])
-                start, begin = np.int64(offsets[place]), np.int64(word_offsets[word])
-                size = np.int64(offsets[place + 1]) - start
-                same = np.int64(word_offsets[word + 1]) - begin == size
-                if same and same_bytes(data, start, words, begin, size):
-                    flags[row] = True
-                    break
-            slot = (slot + np.uint64(1)) & mask
-            word = np.int64(table[slot])
+        flags[row] = is_word(tags[row], places[row], offsets, data, table, word_tags, word_offsets, words)
     return flags
 
 
@@ -149,7 +162,7 @@ def distinct(
         place = np.int64(places[row])
         start = np.int64(offsets[place])
         size = np.int64(offsets[place + 1]) - start
-        slot = _slot(tag, mask)
+        slot = slot_of(tag, mask)
         code = np.int64(table[slot])
         while code >= 0:
             first = first_rows[code]

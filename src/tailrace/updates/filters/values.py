@@ -15,18 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.updates.buffers import BytesColumn, valid_of
-from tailrace.updates.filters import scans, tags
+from tailrace.updates.filters import machine, scans, tags
 from tailrace.updates.filters.number_scan import LONG, UNREAD, Floats, Kinds, read_numbers, rows_at
 from tailrace.updates.filters.numbers import MAX_NUMBER_BYTES, parsed_number
 from tailrace.updates.filters.operands import Interval, Word, WordSet, power_of_two_over
 from tailrace.updates.filters.patterns import Literal, Pattern
+from tailrace.updates.filters.programs import NUMBERS, TAGS
 from tailrace.updates.kernels import Flags, Int32s, Int64s
 
-MAX_FEW_WORDS: Final = 12  # so many short words are compared one by one; more are looked up in a table
 MAX_NUMBERED_BYTES: Final = 100  # values longer than this on average are not numbered
 MIN_DISTINCT: Final = 64  # fewer distinct values than this are always few
 ROWS_PER_DISTINCT: Final = 4  # values are few if each stands in so many rows on average
 _NONE_NULL: Flags = np.zeros(0, np.bool_)
+_NO_TAGS: tags.Tags = np.zeros(0, np.uint64)
+_NO_NUMBERS: tuple[Floats, Kinds] = (np.zeros(0, np.float64), np.zeros(0, np.uint8))
 
 
 class Values(Protocol):
@@ -35,6 +37,9 @@ class Values(Protocol):
     def among(self, words: WordSet) -> Flags: ...
     def between(self, interval: Interval) -> Flags: ...
     def matches(self, pattern: Pattern) -> Flags: ...
+
+    def describe(self, frame: machine.Frame, line: int, needs: int) -> None:
+        """Writes into a line of the machine's frame where the values lie, and what is needed of them."""
 
 
 class Texts:
@@ -65,7 +70,7 @@ class Texts:
         return flags
 
     def among(self, words: WordSet) -> Flags:
-        if len(words.tags) <= MAX_FEW_WORDS and not words.any_long:
+        if len(words.tags) <= tags.MAX_FEW_WORDS and not words.any_long:
             return tags.any_equal(self._tags, words.tags)
         held = self._column
         return tags.among(
@@ -75,11 +80,17 @@ class Texts:
     def matches(self, pattern: Pattern) -> Flags:
         if pattern.literal is not None:
             return self._find(pattern.literal)
-        if pattern.initials is not None:
-            held = self._column
-            return scans.begun(self._places, held.offsets, held.data, self._valid, pattern.initials)
+        if pattern.classes is not None:
+            held, found = self._column, pattern.classes
+            return scans.classed(self._places, held.offsets, held.data, self._valid, found.flags, found.ends)
         numbered = self._distinct
         return self._search(pattern.text) if numbered is None else numbered.spread(numbered.values.matches(pattern))
+
+    def describe(self, frame: machine.Frame, line: int, needs: int) -> None:
+        read = self._tags if needs & TAGS else _NO_TAGS
+        floats, kinds = self._numbers if needs & NUMBERS else _NO_NUMBERS
+        held = self._column
+        machine.hold(frame, line, self._places, held.offsets, held.data, self._valid, read, floats, kinds)
 
     def within(self, rows: Int64s) -> Texts:
         """The values of some rows."""
@@ -197,6 +208,9 @@ class Numbers:
     def matches(self, pattern: Pattern) -> Flags:
         return self._texts.matches(pattern)
 
+    def describe(self, frame: machine.Frame, line: int, needs: int) -> None:
+        machine.hold_whole(frame, line, self._numbers, _NONE_NULL)
+
     @cached_property
     def _texts(self) -> Texts:
         return Texts.of(self._array.cast(pa.string()))
@@ -228,6 +242,9 @@ class Instants:
     def matches(self, pattern: Pattern) -> Flags:
         return self._texts.matches(pattern)
 
+    def describe(self, frame: machine.Frame, line: int, needs: int) -> None:
+        machine.hold_whole(frame, line, self._us, _NONE_NULL if self._valid is None else self._valid)
+
     @cached_property
     def _texts(self) -> Texts:
         return Texts.of(pc.strftime(self._array, "%Y-%m-%dT%H:%M:%SZ"))
@@ -238,7 +255,7 @@ def whole_equal(numbers: Any, wanted: int | None) -> Flags:
 
 
 def whole_among(numbers: Any, wanted: list[int]) -> Flags:
-    if len(wanted) > MAX_FEW_WORDS:
+    if len(wanted) > tags.MAX_FEW_WORDS:
         return np.isin(numbers, np.array(wanted, np.int64))
     flags = np.zeros(len(numbers), np.bool_)
     for number in wanted:
