@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -161,6 +164,31 @@ def test_status_in_a_pipe_is_plain_and_complete(tailrace: Tailrace, node: Node) 
     assert "\x1b" not in said.out
     assert said.lines[0].split("\t")[:4] == ["dataset", "line", "oldest", "head"]
     assert said.lines[1].split("\t")[:2] == ["demo", "demo"]
+
+
+def test_watching_status_in_a_pipe_prints_objects_until_it_is_interrupted(node: Node, tmp_path: Path) -> None:
+    watching = tailrace_role("watch", ["status", "--watch", "--json", *node.at], tmp_path, ready_line="{")
+    with watching:
+        watching.wait_ready()
+        os.kill(watching.pid, signal.SIGINT)
+        assert watching.wait() == 0
+    for line in watching.log.read_text().splitlines():
+        assert json.loads(line)["address"] == node.address
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tailrace: Tailrace, node: Node) -> None:
+    for key in "ab":
+        tailrace("put", "enough", key, f"pad={'x' * 40_000}", *node.store)
+    command = [sys.executable, "-m", "tailrace.cli", "tail", "demo", *node.at, "--from", "earliest"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        for key in "cdef":
+            tailrace("put", "enough", key, f"pad={'x' * 40_000}", *node.store)
+        assert process.wait(DEADLINE_S) == 0
+        assert process.stderr.read() == b""
 
 
 def test_waiting_for_an_application_that_nobody_runs_is_refused(tailrace: Tailrace, node: Node) -> None:

@@ -22,6 +22,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from tailrace.runtime.interpreter import tune
+
 SET_DEATH_SIGNAL: Final = 1  # of prctl
 
 
@@ -79,6 +81,7 @@ def play(kind: Any, descriptor: int) -> None:
     built = None
     try:
         built = kind(**pipe.recv())
+        tune()  # as the product's own processes do; peers' processes get the same
         pipe.send(("done", os.getpid()))
         while True:
             method, arguments = pipe.recv()

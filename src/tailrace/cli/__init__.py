@@ -24,9 +24,3 @@ def main() -> None:
     except TailraceError as error:
         show_failure(error)
         sys.exit(exit_code(error))
-    except BrokenPipeError:
-        # Whoever read our output is gone: the quiet end that `head` expects.
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tailrace.cli.output import console, count, on_terminal, rich_table, say, say_json, seconds, show_table, size
+from tailrace.cli.output import (
+    console,
+    count,
+    on_terminal,
+    rich_table,
+    say,
+    say_json,
+    seconds,
+    show_table,
+    size,
+    until_enough,
+)
 from tailrace.cli.reach import ReachOptions, reach
 from tailrace.errors import Kind, ProtocolMismatch, TailraceError
 from tailrace.wire.messages import ApplicationStatus, DatasetStatus, Status, StatusReply, decode_reply
@@ -36,17 +47,13 @@ def ask_status(publisher: Connection) -> StatusReply:
 
 
 def show_status(where: ReachOptions, *, watch: bool, as_json: bool) -> None:
-    with reach(where).publisher() as publisher:
+    with reach(where).publisher() as publisher, until_enough():
         if not watch:
             _show(ask_status(publisher), as_json)
-            return
-        try:
-            if on_terminal() and not as_json:
-                watch_live(publisher, Event())
-            else:
-                _watch_lines(publisher, as_json)
-        except KeyboardInterrupt:
-            return
+        elif on_terminal() and not as_json:
+            watch_live(publisher, Event())
+        else:
+            _watch_lines(publisher, as_json)
 
 
 def _show(reply: StatusReply, as_json: bool) -> None:

@@ -6,8 +6,10 @@ A pipe's reader is a program: the columns stay, a header line names them, and no
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +44,18 @@ def note(text: str) -> None:
 
 def say_json(value: Any) -> None:
     say(json.dumps(value, ensure_ascii=False, default=str))
+
+
+@contextmanager
+def until_enough() -> Iterator[None]:
+    """For what goes on until someone has seen enough: Ctrl-C, or `head` that closes the pipe, is its regular end."""
+    try:
+        yield
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes nowhere
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.cli.looking import ask_status
-from tailrace.cli.output import on_terminal, readable, say_json
+from tailrace.cli.output import on_terminal, readable, say_json, until_enough
 from tailrace.cli.reach import ReachOptions, reach, the_dataset
 from tailrace.errors import Disconnected, PositionInvalid
 from tailrace.runtime.units import Duration
@@ -55,12 +55,9 @@ def tail_dataset(options: TailOptions, where: ReachOptions) -> None:
         Filter.parse(options.filter)  # fails here, with a caret, before anyone is asked
     dataset, where = _address_in(options.dataset, where)
     found = reach(where)
-    try:
-        with found.publisher() as publisher:
-            info = the_dataset(publisher, dataset)
-            _print_all(options, info, updates(publisher, info, options))
-    except KeyboardInterrupt:
-        sys.stdout.flush()
+    with until_enough(), found.publisher() as publisher:
+        info = the_dataset(publisher, dataset)
+        _print_all(options, updates(publisher, info, options))
 
 
 def _address_in(dataset: str, where: ReachOptions) -> tuple[str, ReachOptions]:
@@ -128,7 +125,7 @@ def _position(text: str, info: DatasetInfo) -> Position:
 # ---- lines ----------------------------------------------------------------------------------------------------------
 
 
-def _print_all(options: TailOptions, info: DatasetInfo, batches: Iterator[UpdateBatch]) -> None:
+def _print_all(options: TailOptions, batches: Iterator[UpdateBatch]) -> None:
     left = options.limit
     coloured = on_terminal() and not options.as_json
     for batch in batches:

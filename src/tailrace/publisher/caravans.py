@@ -48,6 +48,8 @@ class Caravans:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._running: list[Caravan] = []
+        self._failures: dict[Position, tuple[float, str]] = {}  # where reading failed: when to try again, and why
+        self._parted_at: Position | None = None
         self._error: TailraceError | None = None
         self._retry_at = 0.0
         self._closed = False
@@ -73,8 +75,9 @@ class Caravans:
         return Boarding(lead, rider) if rider else None
 
     def _set_out(self, stream: Stream) -> Boarding | None:
-        if self._error and self._clock.monotonic() < self._retry_at:
-            stream.blocked_by = str(self._error)
+        retry_at, reason = self._failures.get(stream.sent, (0.0, ""))
+        if self._clock.monotonic() < retry_at:
+            stream.blocked_by = reason
             return None
         if len(self._running) >= self._settings.max_caravans:
             stream.blocked_by = f"{self._settings.max_caravans} caravans are on their way (max_caravans)"
@@ -82,7 +85,7 @@ class Caravans:
         try:
             start = resume(self._source, dict.fromkeys(stream.shards, Marker(stream.read)))
         except TailraceError as error:
-            self._fail(error)
+            self._fail(stream.sent, error)
             stream.blocked_by = str(error)
             return None
         caravan = Caravan(
@@ -111,16 +114,22 @@ class Caravans:
             self._running.remove(caravan)
             self._ended_log_bytes += caravan.log_bytes
         error = caravan.error
-        if isinstance(error, LogTruncated | LogDiverged):
+        if isinstance(error, LogTruncated | LogDiverged) and self._parted_at != caravan.through:
+            self._parted_at = caravan.through
             return  # the riders find out what they lost when they board again
         if isinstance(error, TailraceError):
-            self._fail(error)
+            self._fail(caravan.through, error)
         elif error is not None:
-            self._fail(TailraceError(reason=f"{type(error).__name__}: {error}"))
+            self._fail(caravan.through, TailraceError(reason=f"{type(error).__name__}: {error}"))
 
-    def _fail(self, error: TailraceError) -> None:
-        self._error = error
-        self._retry_at = self._clock.monotonic() + self._settings.retry_failed_source_s
+    def _fail(self, at: Position, error: TailraceError) -> None:
+        """Who stands there waits; streams that stand elsewhere may find the log readable."""
+        now = self._clock.monotonic()
+        retry_at = now + self._settings.retry_failed_source_s
+        with self._lock:
+            self._failures = {place: held for place, held in self._failures.items() if held[0] > now}
+            self._failures[at] = (retry_at, str(error))
+        self._error, self._retry_at = error, retry_at
         log.error("the log of %s cannot be read on: %s", self._source.line, error)
 
     def _snapshot(self) -> list[Caravan]:

@@ -31,7 +31,7 @@ from tailrace.publisher.markers import MarkerStore
 from tailrace.publisher.records import ApplicationRecords
 from tailrace.publisher.resume import Resumption, in_era, resume
 from tailrace.publisher.settings import PublisherSettings
-from tailrace.publisher.stream import Stream
+from tailrace.publisher.stream import OpenToken, Stream
 from tailrace.runtime.clock import Clock
 from tailrace.sources.interface import Bounds, Source
 from tailrace.updates.filters import Filter
@@ -214,6 +214,11 @@ class DatasetPublisher:
             if application.lock.acquire(blocking=False):
                 try:
                     self._settle(application)
+                except Exception as error:  # the other applications' leases run all the same
+                    problem = f"{type(error).__name__}: {error}"
+                    if problem != application.problem:
+                        log.exception("application %s cannot be looked after", application.name)
+                    application.problem = problem
                 finally:
                     application.lock.release()
 
@@ -247,6 +252,7 @@ class DatasetPublisher:
     def _activate(self, application: Application, session: Session) -> bool:
         """Opens the stream where its flows stand; False if the log cannot be read now (the janitor tries again)."""
         try:
+            letters = self.dead.retrying(self.dataset, application.name, self._settings.dead_letter_batch)
             if application.record.mode == "realtime":
                 start = Resumption(self.source.bounds().through, (), {})
             else:
@@ -257,9 +263,8 @@ class DatasetPublisher:
             return False
         application.problem = ""
         application.progress = None
+        session.stream.post(letters)
         session.stream.open(start)
-        for letters in self.dead.retrying(self.dataset, application.name, self._settings.dead_letter_batch):
-            session.stream.post(letters)
         return True
 
     # ---- acknowledgements -------------------------------------------------------------------------------------------
@@ -285,12 +290,11 @@ class DatasetPublisher:
             place = stream.checkpoint_at(ask.checkpoint.position)
             if place is None:
                 return {}
-            shards, loss = stream.shards, False
+            token = OpenToken(stream.shards, place)
         else:
             token = stream.open_token(ask.token)
-            place, shards, loss = token.checkpoint, token.shards, token.loss
-        now = {shard: application.markers[shard] for shard in shards}
-        moved = {shard: Marker(place) if loss else marker.advanced(place) for shard, marker in now.items()}
+        now = {shard: application.markers[shard] for shard in token.shards}
+        moved = {shard: token.moved(marker) for shard, marker in now.items()}
         return {shard: marker for shard, marker in moved.items() if marker != now[shard]}
 
     def _application_of(self, session_id: str, what: str) -> Application:
@@ -308,13 +312,13 @@ class DatasetPublisher:
 
     # ---- dead letters -----------------------------------------------------------------------------------------------
 
-    def bury(self, session_id: str, save: Callable[[Application], int]) -> None:
-        """Runs `save` (which makes letters durable) for the application whose flows this session has."""
+    def bury(self, session_id: str, save: Callable[[Application], int], *, adds: bool = True) -> None:
+        """Runs `save` (which makes letters, or their end, durable) for the application whose flows this session has."""
         application = self._application_of(session_id, "dead letters")
         with application.lock:
             session = self._active(application, session_id, "dead letters")
             session.heard_at = self._clock.monotonic()
-            if application.dead_letters >= self._settings.max_dead_letters:
+            if adds and application.dead_letters >= self._settings.max_dead_letters:
                 raise Unavailable(reason=f"{application.name!r} has {application.dead_letters} dead letters already")
             application.dead_letters += save(application)
 
@@ -324,8 +328,8 @@ class DatasetPublisher:
         with application.lock:
             retried = self.dead.retry(self.dataset, name, letters)
             if application.active and retried:
-                for batch in self.dead.load(self.dataset, name, retried, self._settings.dead_letter_batch):
-                    application.active.stream.post(batch)
+                batches = self.dead.load(self.dataset, name, retried, self._settings.dead_letter_batch)
+                application.active.stream.post(batches)
             return len(retried)
 
     # ---- what others may know ---------------------------------------------------------------------------------------

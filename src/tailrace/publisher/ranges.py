@@ -32,12 +32,15 @@ def read_range(source: Source, ask: ReadRange, stop: threading.Event) -> Iterato
     filter = Filter.parse(ask.filter) if ask.filter else None
     if until is not None and start >= until:
         return
-    for batch in _batches(source, start, stop, follow=ask.follow):
+    past_head = until is None or until > bounds.through
+    reached = ask.since_us is None
+    for batch in _batches(source, start, stop, follow=past_head):
         if batch is None:
             yield EMPTY_UPDATES, Heartbeat(line=source.line, through=start)
             continue
         start = batch.through
-        updates = _since(batch.updates, ask.since_us)
+        updates = batch.updates if reached else _since(batch.updates, ask.since_us)
+        reached = reached or updates.num_rows > 0
         updates = filter.select(updates) if filter else updates
         if until is not None and batch.through > until:
             updates = updates.slice(0, updates.num_rows - after_position(updates, until).num_rows)

@@ -30,6 +30,11 @@ class Loss:
     reason: str
     resume: Checkpoint
 
+    @property
+    def skips(self) -> bool:
+        """Whether the log goes on behind the loss, rather than from an earlier place that two histories share."""
+        return self.resume.position == self.until
+
 
 @dataclass(frozen=True, slots=True)
 class Resumption:

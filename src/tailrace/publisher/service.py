@@ -156,7 +156,9 @@ class PublisherService(server.Service):
     def _dead_done(self, caller: Caller, ask: DeadDone) -> Done:
         publisher = self._of_session(caller, ask.session)
         publisher.bury(
-            ask.session, lambda app: -publisher.dead.settle(publisher.dataset, app.name, ask.done, ask.failed)
+            ask.session,
+            lambda app: -publisher.dead.settle(publisher.dataset, app.name, ask.done, ask.failed),
+            adds=False,
         )
         return DONE
 
@@ -204,9 +206,10 @@ class PublisherService(server.Service):
         return found
 
     def _of_session(self, caller: Caller, session: str) -> DatasetPublisher:
-        """The publisher that opened a session; any of them refuses one that is over."""
+        """The publisher that opened a session; one that is over is refused by any that the caller may subscribe to."""
         publishers = list(self._datasets.values())
-        publisher = next((one for one in publishers if one.has_session(session)), publishers[0])
+        allowed = (one for one in publishers if caller.may("subscribe", one.dataset))
+        publisher = next((one for one in publishers if one.has_session(session)), None) or next(allowed, publishers[0])
         caller.require("subscribe", publisher.dataset)
         return publisher
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,17 +26,17 @@ from tailrace.publisher.resume import Loss, Resumption, after, without
 from tailrace.runtime.clock import Clock
 from tailrace.runtime.metrics import Rate
 from tailrace.updates.filters import Filter
-from tailrace.updates.position import Checkpoint, Position
+from tailrace.updates.position import Checkpoint, Marker, Position
 from tailrace.updates.schema import EMPTY_UPDATES, concat_updates
 from tailrace.wire.messages import DataLoss, Down, Goodbye, Heartbeat, Opened, Redelivery, Token, Updates
 
 if TYPE_CHECKING:
-    from tailrace.publisher.caravans import Caravans
+    from tailrace.publisher.caravans import Boarding, Caravans
     from tailrace.publisher.settings import PublisherSettings
 
 Parcel = tuple[pa.RecordBatch, Down]
 
-REMEMBERED_CHECKPOINTS: Final = 4096
+REMEMBERED_CHECKPOINTS: Final = 4096  # beyond that, every other one of the older half is forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,18 @@ class OpenToken:
 
     shards: tuple[int, ...]
     checkpoint: Checkpoint
-    loss: bool = False
+    loss: Loss | None = None
+
+    def moved(self, marker: Marker) -> Marker:
+        """Where a flow's marker stands once this is acknowledged.
+
+        A flow that has not acknowledged all before a loss stays where it is: a token behind the loss takes it across.
+        """
+        if self.loss is None:
+            return marker.advanced(self.checkpoint)
+        if not self.loss.skips:
+            return Marker(self.checkpoint)
+        return marker.advanced(self.checkpoint) if marker.position >= self.loss.after else marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +105,13 @@ class Stream:
         self._caravan: Caravan | None = None
         self._rider: Rider | None = None
         self._ended: Goodbye | None = None
-        self._posted: deque[Letters] = deque()
+        self._posted: deque[Iterator[Letters]] = deque()
         self._changed = threading.Condition(threading.Lock())
         self._opening: Resumption | None = None
+        self._already: Mapping[int, Position] = {}
         self._tokens: OrderedDict[int, OpenToken] = OrderedDict()
         self._last_token = 0
-        self._checkpoints: deque[Checkpoint] = deque(maxlen=REMEMBERED_CHECKPOINTS)
+        self._checkpoints: list[Checkpoint] = []
         self._committed: deque[tuple[Position, int]] = deque(maxlen=REMEMBERED_CHECKPOINTS)
         self._read = Checkpoint(self.sent, None)
         self._tokened = self.sent
@@ -116,15 +128,20 @@ class Stream:
             self.standby = False
             self._changed.notify_all()
 
-    def post(self, letters: Letters) -> None:
+    def post(self, letters: Iterator[Letters]) -> None:
+        """Letters to send; each batch is loaded when its turn comes."""
         with self._changed:
             self._posted.append(letters)
         self._wake()
 
     def end(self, reason: str, *, retry: bool = True) -> None:
-        """The generator says goodbye and returns, as soon as it comes round."""
+        """The generator says goodbye and returns, as soon as it comes round.
+
+        It may never do so, where its subscriber stopped reading: its caravan does not wait for it.
+        """
         with self._changed:
             self._ended = self._ended or Goodbye(reason=reason, retry=retry)
+        self._leave()
         self._wake()
 
     @property
@@ -217,8 +234,8 @@ class Stream:
                     self._changed.wait(self._settings.heartbeat_s)
                 start = self._opening
             if start is not None:
-                self.sent = self._tokened = start.position
-                self._read = Checkpoint(start.position, None)
+                self._already = start.already
+                self._go_on_at(start.position)
                 yield EMPTY_UPDATES, self._opened(standby=False)
                 yield from map(self._loss_notice, start.losses)
                 return
@@ -236,33 +253,52 @@ class Stream:
         )
 
     def _letters(self) -> Iterator[Parcel]:
+        """One batch of letters a round, so that many of them do not hold up updates."""
         while self._posted:
-            letters = self._posted.popleft()
-            yield letters.updates, Redelivery(letters=list(letters.numbers))
+            letters = next(self._posted[0], None)
+            if letters is not None:
+                yield letters.updates, Redelivery(letters=list(letters.numbers))
+                return
+            self._posted.popleft()
 
     def _updates(self) -> Iterator[Parcel]:
         """One round: what the caravan has next, then a token or a heartbeat if one is due."""
-        entries, losses = self._take()
-        for loss in losses:
-            yield self._loss_notice(loss)
-        for entry in entries:
-            if entry.batch.loss is not None:
-                yield self._loss_notice(self._gap(entry))
-        if entries:
-            updates = self._selected(entries)
-            self._advance(entries[-1], updates)
+        entries, elsewhere = self._take()
+        if elsewhere is not None and elsewhere.position is not None:
+            yield from self._token_before_loss()
+            self._already = {}
+            self._go_on_at(elsewhere.position)
+            yield from map(self._loss_notice, elsewhere.losses)
+        for run in runs(entries):
+            lost = run[0].batch.loss
+            if lost is not None and lost.until > self.sent:
+                yield from self._token_before_loss()
+                yield self._loss_notice(
+                    Loss(self.shards, lost.after, lost.until, lost.reason, Checkpoint(lost.until, None))
+                )
+            updates = self._selected(run)
+            self._advance(run[-1], updates)
             if updates.num_rows:
                 yield updates, Updates(line=self.line, through=self.sent)
         now = self._clock.monotonic()
         if self._token_is_due(now):
             yield self._token(now)
-        elif not entries and now - self._last_message_at >= self._settings.heartbeat_s:
+        elif now - self._last_message_at >= self._settings.heartbeat_s:
             yield EMPTY_UPDATES, Heartbeat(line=self.line, through=self.sent)
+
+    def _go_on_at(self, position: Position) -> None:
+        self.sent = self._tokened = position
+        self._read = Checkpoint(position, None)
+
+    def _token_before_loss(self) -> Iterator[Parcel]:
+        """For what was sent before a loss, so that acknowledging the loss skips nothing else."""
+        if self.sent > self._tokened:
+            yield self._token(self._clock.monotonic())
 
     # ---- riding -----------------------------------------------------------------------------------------------------
 
-    def _take(self) -> tuple[list[Entry], tuple[Loss, ...]]:
-        """The next entries, boarding a caravan first if need be; and what was found to be lost on boarding."""
+    def _take(self) -> tuple[list[Entry], Boarding | None]:
+        """The next entries, boarding a caravan first if need be; the boarding, if the log goes on elsewhere."""
         if self._rider is not None and self._caravan is not None:
             self._board_the_lead(self._caravan)
         else:
@@ -271,20 +307,24 @@ class Stream:
                 with self._changed:
                     if self._ended is None:
                         self._changed.wait(self._settings.heartbeat_s / 4)
-                return [], ()
+                return [], None
             self._caravan, self._rider = boarding.caravan, boarding.rider
-            if boarding.position is not None:
-                self.sent = self._tokened = boarding.position
-                return [], boarding.losses
+            if boarding.position is not None and self._ended is None:
+                return [], boarding
         assert self._caravan is not None
         assert self._rider is not None
+        if self._ended is not None:  # while it boarded
+            self._step_off()
+            return [], None
         entries = self._caravan.take(self._rider, self._patience_s(), self._settings.batch_bytes)
         if not self._rider.aboard:
             self.moved_off = not entries
-            self._caravan = self._rider = None
-        return entries, ()
+            self._step_off()
+        return entries, None
 
     def _patience_s(self) -> float:
+        if self._posted:
+            return 0.0
         if self.sent <= self._tokened:
             return self._settings.heartbeat_s
         return max(0.01, min(self._settings.heartbeat_s, self._token_due_at - self._clock.monotonic()))
@@ -297,9 +337,13 @@ class Stream:
             self._caravan, self._rider = further.caravan, further.rider
 
     def _step_off(self) -> None:
-        if self._caravan and self._rider:
-            self._caravan.leave(self._rider)
+        self._leave()
         self._caravan = self._rider = None
+
+    def _leave(self) -> None:
+        caravan, rider = self._caravan, self._rider
+        if caravan and rider:
+            caravan.leave(rider)
 
     def _selected(self, entries: list[Entry]) -> pa.RecordBatch:
         batches = []
@@ -307,21 +351,19 @@ class Stream:
             updates = entry.select(self.filter)
             if entry.after < self.sent:
                 updates = after(updates, self.sent)
-            if updates.num_rows and self._already_matters(entry):
-                assert self._opening is not None
-                updates = without(updates, self._opening.already)
+            if updates.num_rows and self._already and entry.after < max(self._already.values()):
+                updates = without(updates, self._already)
             if updates.num_rows:
                 batches.append(updates)
         return concat_updates(batches)
 
-    def _already_matters(self, entry: Entry) -> bool:
-        already = self._opening.already if self._opening else {}
-        return bool(already) and entry.after < max(already.values())
-
     def _advance(self, last: Entry, updates: pa.RecordBatch) -> None:
         self.sent = last.through
         self._read = last.batch.checkpoint
-        self._checkpoints.append(self._read)
+        with self._changed:
+            self._checkpoints.append(self._read)
+            if len(self._checkpoints) > REMEMBERED_CHECKPOINTS:
+                del self._checkpoints[1 : REMEMBERED_CHECKPOINTS // 2 : 2]
         if updates.num_rows:
             size = updates.get_total_buffer_size()
             self.updates_rate.add(updates.num_rows)
@@ -347,13 +389,8 @@ class Stream:
         number = self._remember(OpenToken(self.shards, self._read))
         return EMPTY_UPDATES, Token(token=number, line=self.line, shards=list(self.shards), checkpoint=self._read)
 
-    def _gap(self, entry: Entry) -> Loss:
-        lost = entry.batch.loss
-        assert lost is not None
-        return Loss(self.shards, lost.after, lost.until, lost.reason, Checkpoint(lost.until, None))
-
     def _loss_notice(self, loss: Loss) -> Parcel:
-        number = self._remember(OpenToken(loss.shards, loss.resume, loss=True))
+        number = self._remember(OpenToken(loss.shards, loss.resume, loss))
         return EMPTY_UPDATES, DataLoss(
             token=number,
             line=self.line,
@@ -369,8 +406,19 @@ class Stream:
             self._tokens[self._last_token] = token
             while len(self._tokens) > self._settings.max_open_tokens:
                 # The oldest token is superseded by those after it; a loss notice never is.
-                oldest = next((number for number, open_ in self._tokens.items() if not open_.loss), None)
+                oldest = next((number for number, open_ in self._tokens.items() if open_.loss is None), None)
                 if oldest is None:
                     break
                 del self._tokens[oldest]
             return self._last_token
+
+
+def runs(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """Entries in log order, a new run wherever something was lost right before one."""
+    start = 0
+    for at, entry in enumerate(entries):
+        if at > start and entry.batch.loss is not None:
+            yield entries[start:at]
+            start = at
+    if entries:
+        yield entries[start:]

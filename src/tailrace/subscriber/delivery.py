@@ -91,6 +91,7 @@ class Delivery:
             try:
                 return batchless()
             except Exception as error:
+                self._lease.check()
                 attempts += 1
                 if isinstance(error, BROKEN) or not self._policy.tries_again(attempts):
                     raise ApplicationFailed(application=self._name, position=doing, reason=shown(error)) from error
@@ -154,6 +155,7 @@ class Delivery:
         return DeadUpdate(update.data, shown(error), attempts)
 
     def _refuse_broken(self, piece: UpdateBatch, error: Exception) -> None:
+        self._lease.check()  # what a session's end made fail is no failure of the application
         if isinstance(error, BROKEN):
             raise self._failed(piece, error) from error
 

@@ -24,6 +24,7 @@ SIGNS_PER_LEASE: Final = 4
 CAUGHT_UP_S: Final = 0.05
 BUSY_S: Final = 0.25
 LONGEST_WAIT_S: Final = 1.0  # a lease may be unknown yet, and silence is looked for even in a long one
+OPENS_WITHIN_S: Final = 10.0  # how long silence may last while the lease is unknown
 
 
 class Pulse:
@@ -93,9 +94,10 @@ class Pulse:
     def _silent(self) -> bool:
         """The reader has waited for so long that not even a heartbeat can be on its way."""
         since = self.waiting_since
-        if since is None or self._clock.monotonic() - since <= self._lease.lease_s:
+        limit_s = self._lease.lease_s if self._opened else OPENS_WITHIN_S
+        if since is None or self._clock.monotonic() - since <= limit_s:
             return False
-        self._lease.end(Disconnected(address="the publisher", reason=f"silent for {self._lease.lease_s:g} s"))
+        self._lease.end(Disconnected(address="the publisher", reason=f"silent for {limit_s:g} s"))
         return True
 
     def _tell(self) -> bool:

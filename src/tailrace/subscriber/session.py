@@ -18,7 +18,14 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from tailrace.errors import AcknowledgementRefused, Disconnected, MarkersNotSaved, ProtocolMismatch, TailraceError
+from tailrace.errors import (
+    AcknowledgementRefused,
+    Disconnected,
+    Fenced,
+    MarkersNotSaved,
+    ProtocolMismatch,
+    TailraceError,
+)
 from tailrace.runtime.clock import Clock
 from tailrace.subscriber.application import Application, Token
 from tailrace.subscriber.delivery import DeadUpdate, Delivery
@@ -177,6 +184,7 @@ class Session:
         for shard in message.shards:
             notice = partial(self._application.on_data_loss, shard, message.after, message.until, message.reason)
             self._delivery.call(notice, f"the loss notice of shard {shard}")
+        self._seen.forget(message.shards)  # another history may begin again at positions that this one had
         self._acknowledge(message.token)
 
     def _on_revoked(self, message: messages.Revoked, _: pa.RecordBatch) -> None:
@@ -265,7 +273,11 @@ class Session:
     def _send(self, message: messages.Message, timeout_s: float = ACKNOWLEDGE_TIMEOUT_S) -> None:
         """What the publisher makes durable before it answers; its answer is a sign of life as well."""
         sent_at = self._clock.monotonic()
-        self._control.call(message, messages.decode_reply, timeout_s)
+        try:
+            self._control.call(message, messages.decode_reply, timeout_s)
+        except Fenced as error:
+            self.lease.end(error)
+            raise
         self.lease.renew(sent_at)
 
     def _alive(self, progress: Position | None, timeout_s: float) -> None:

@@ -33,8 +33,9 @@ class _HandOver(Application):
 
     def on_updates(self, batch: UpdateBatch) -> None:
         self._done.clear()
-        self._put(batch)
-        self._done.wait()
+        if not self._abandoned:
+            self._put(batch)
+            self._done.wait()
         if self._abandoned:
             raise StopSubscription("its consumer stopped iterating")
 

@@ -21,6 +21,7 @@ from tailrace.cli.roles.security import known_credentials, server_tls
 from tailrace.errors import Kind, TailraceError
 from tailrace.runtime.backoff import Backoff, Retry
 from tailrace.runtime.health import HealthServer
+from tailrace.runtime.interpreter import tune
 from tailrace.runtime.logging import get_log
 from tailrace.runtime.tasks import drain_on_signals
 from tailrace.wire.addresses import parse_address
@@ -31,15 +32,12 @@ log = get_log(__name__)
 RoleName = Literal["store", "publisher", "node"]
 
 DRAIN_LIMIT_S: Final = 25.0
-# A thread that returns from a GIL-free call (RocksDB's fsync, a kernel, gRPC) waits this long for a busy one to let go
-# of the interpreter. The default of 5 ms is longer than a whole delivery; below 0.2 ms, switching itself costs.
-SWITCH_INTERVAL_S: Final = 0.0005
 _START_BACKOFF: Final = Backoff(first_s=0.05, limit_s=1.0)
 
 
 def run_role(role: RoleName, configuration: Configuration) -> int:
     """Runs a role in this process until a signal ends it; returns the exit code."""
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    tune()
     stop = DrainRequest()
     process = RoleProcess(role, configuration, stop)
     try:

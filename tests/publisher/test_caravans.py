@@ -1,0 +1,79 @@
+"""A log that cannot be read: who waits for it, for how long, and who does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from threading import Event
+
+import pytest
+
+from tailrace.errors import LogCorrupt, LogDiverged
+from tailrace.sources.interface import LogBatch
+from tailrace.testing.memory_source import MemorySource
+from tailrace.updates.position import Position
+from tailrace.wire.messages import DataLoss, Opened
+from tests.publisher.conftest import DEADLINE_S, Rig
+
+
+class TornSource(MemorySource):
+    """Its beginning, up to sequence 3, is damaged."""
+
+    def read(self, after: Position, *, stop: Event, max_batch_bytes: int = 1 << 20) -> Iterator[LogBatch]:
+        if after < Position(0, 3):
+            raise LogCorrupt(path="000004.log", offset=77, reason="checksum")
+        return super().read(after, stop=stop, max_batch_bytes=max_batch_bytes)
+
+
+class ReplacedSource(MemorySource):
+    """`locate` finds nothing wrong, and `read` always does."""
+
+    def read(self, after: Position, *, stop: Event, max_batch_bytes: int = 1 << 20) -> Iterator[LogBatch]:
+        self.reads += 1
+        raise LogDiverged(line=self.line, marker=str(after), reason="another log stands there")
+
+
+def test_one_place_that_cannot_be_read_holds_up_nobody_elsewhere(rig: Rig) -> None:
+    torn = TornSource(shards=2)
+    torn.append(3)
+    torn.append(3)
+    rig.restart(torn)
+    stuck = rig.subscribe("stuck")
+    while not stuck.stream.blocked_by:
+        next(stuck._messages)
+    assert rig.subscribe("fine", start="memory@0:3:0").sequences(6) == [4, 5, 6]
+    assert "000004.log at offset 77" in stuck.stream.blocked_by
+    assert "000004.log at offset 77" in rig.publisher.caravans.error
+
+
+def test_a_log_that_diverges_again_and_again_is_not_read_in_a_tight_loop(rig: Rig) -> None:
+    replaced = ReplacedSource(shards=2)
+    replaced.append(3)
+    rig.restart(replaced)
+    listener = rig.subscribe()
+    deadline = time.monotonic() + DEADLINE_S
+    while not listener.stream.blocked_by:
+        assert time.monotonic() < deadline
+        next(listener._messages)
+    assert replaced.reads <= 3
+
+
+def test_a_loss_is_told_once_though_reading_behind_it_fails(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    listener.next(Opened)
+    listener.sequences(3)
+    rig.source.append(3)
+    rig.source.append(1)
+    rig.source.fail_after(Position(0, 3), LogCorrupt(path="x", offset=1, reason="held"))
+    rig.source.truncate(Position(0, 6))
+    rig.clock.advance(10)
+    listener.seen(DataLoss)
+    reads = rig.source.reads
+    while rig.source.reads < reads + 5:
+        with pytest.raises(AssertionError, match="waited for DataLoss|no DataLoss"):
+            _next_loss(rig, listener)
+
+
+def _next_loss(rig: Rig, listener: object) -> None:
+    raise NotImplementedError
