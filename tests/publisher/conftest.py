@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,11 +19,22 @@ from tailrace.publisher.settings import PublisherSettings
 from tailrace.publisher.stream import Stream
 from tailrace.runtime.clock import SystemClock
 from tailrace.runtime.sqlite import Database
+from tailrace.sources.interface import Lost
 from tailrace.testing.memory_source import MemorySource
+from tailrace.updates.position import Position
 from tailrace.wire.messages import Down, Heartbeat, Subscribe, Updates
 
 DEADLINE_S = 10.0
 SETTINGS = PublisherSettings(heartbeat_s=0.02, marker_interval_s=0.0, patience_s=0.05)
+
+
+def append_behind_gap(source: MemorySource, missing: int, count: int) -> None:
+    """Appends `count` updates behind `missing` sequence numbers that the log does not hold."""
+    with source._changed:
+        lost = Lost(Position(source.era, source._head), Position(source.era, source._head + missing), "bypassed")
+        source._head += missing
+        source.append(count)
+        source._batches[-1] = replace(source._batches[-1], loss=lost)
 
 
 class MemoryRecords:

@@ -196,6 +196,25 @@ def test_a_subscriber_that_comes_back_under_its_name_need_not_wait(rig: Rig) -> 
     assert goodbye.retry
 
 
+def test_what_fails_for_one_application_does_not_end_the_others_leases(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = rig.subscribe("broken"), rig.subscribe("sound")
+    rig.subscribe("broken", subscriber="two")
+
+    def resume(source: MemorySource, markers: object) -> None:
+        raise OSError("no such device")
+
+    monkeypatch.setattr("tailrace.publisher.dataset.resume", resume)
+    rig.clock.advance(rig.settings.lease_s + rig.settings.lease_margin_s - 0.5)
+    rig.publisher.alive(Alive(session=[*rig.publisher.application("broken").standbys][0].stream.session))
+    rig.clock.advance(1)
+    rig.publisher.tick()
+    assert first.stream.ended
+    assert other.stream.ended
+    assert "no such device" in rig.publisher.application("broken").problem
+
+
 def test_too_many_standbys_are_refused(rig: Rig) -> None:
     for number in range(rig.settings.max_standbys + 1):
         rig.subscribe(subscriber=f"s{number}")

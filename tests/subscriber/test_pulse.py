@@ -130,6 +130,20 @@ def test_a_reader_that_waits_longer_than_a_lease_is_cancelled() -> None:
         scene.lease.check()
 
 
+def test_a_reader_that_waits_in_vain_for_its_session_to_open_is_cancelled() -> None:
+    scene = Scene(signs=1, busy=True)
+    scene.lease = Lease(scene.clock, scene.clock.now)
+    scene.pulse = Pulse(scene.lease, scene.clock, scene._send, scene._cancel)
+    scene.pulse.waiting_since = scene.clock.now
+    scene.pulse.start()
+    assert scene.enough.wait(10)
+    scene.pulse.stop()
+    assert scene.cancelled.is_set()
+    assert scene.sent_at == []
+    with pytest.raises(Disconnected, match="silent for 10 s"):
+        scene.lease.check()
+
+
 def test_nothing_is_sent_before_the_session_is_known() -> None:
     scene = Scene(signs=1, busy=True)
     scene.pulse.start()

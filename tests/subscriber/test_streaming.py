@@ -9,9 +9,14 @@ import pytest
 
 import tailrace
 from tailrace.errors import LogCorrupt, UrlInvalid
+from tailrace.subscriber import StopSubscription
+from tailrace.subscriber.streaming import _HandOver
 from tailrace.testing.scripted_publisher import ScriptedPublisher, updates
+from tailrace.updates.batch import UpdateBatch
 from tailrace.updates.position import Position
 from tailrace.wire.messages import Acknowledge, Alive, Leave
+
+BATCH = UpdateBatch(updates((0, 1)), "shop", 1, Position(0, 1))
 
 
 @pytest.fixture
@@ -95,6 +100,17 @@ def test_a_cancelled_consumer_ends_the_subscription(publisher: ScriptedPublisher
 
     asyncio.run(consume())
     assert publisher.heard(Leave) == [Leave("session-1")]
+
+
+def test_a_batch_that_comes_after_its_consumer_has_gone_waits_for_nobody() -> None:
+    async def consume() -> None:
+        hand_over = _HandOver(asyncio.get_running_loop())
+        hand_over.abandon()
+        with pytest.raises(StopSubscription, match="stopped iterating"):
+            await asyncio.wait_for(asyncio.to_thread(hand_over.on_updates, BATCH), 5)
+        assert hand_over.batches.empty()
+
+    asyncio.run(consume())
 
 
 def test_what_ends_the_subscription_is_raised_to_the_consumer(publisher: ScriptedPublisher) -> None:

@@ -376,6 +376,17 @@ def test_data_loss_that_the_application_does_not_take_is_not_acknowledged(publis
     assert not [each for each in publisher.heard_all if isinstance(each, Acknowledge)]
 
 
+def test_after_a_loss_another_history_may_begin_at_positions_that_came_before(
+    session: Session, application: Recorder
+) -> None:
+    session.send(updates((0, 1), (0, 9)))
+    session.say(DataLoss(3, LINE, [0], Position(0, 0), Position(0, 9), "another history; everything comes again"))
+    session.send(updates((0, 1), (0, 2)))
+    session.send(updates((0, 10)))
+    application.until("processed", [10])
+    assert application.made("updates") == [[1, 9], [1, 2], [10]]
+
+
 def test_a_revoked_shard_is_finished_told_and_acknowledged(
     session: Session, publisher: ScriptedPublisher, application: Recorder, subscription: Subscription
 ) -> None:
@@ -440,6 +451,22 @@ def test_it_comes_back_after_a_broken_stream_and_takes_repeats(
     assert [batch.redelivered for batch in application.batches] == [False, True, False]
     assert application.made("notice") == [0, 1]
     assert subscription.status.sessions == 2
+
+
+def test_sessions_that_soon_fail_are_ever_further_apart(publisher: ScriptedPublisher, application: Recorder) -> None:
+    clock = ManualClock()
+    patient = Backoff(first_s=1.0, limit_s=64.0)
+    came_at: list[float] = []
+    with started(publisher, application, clock=clock, reconnect=patient) as subscription:
+        for number in range(4):
+            session = until_back(publisher, clock)
+            came_at.append(clock.monotonic())
+            session.open()
+            session.send(updates((0, 1)))  # each of them brings something
+            session.fail(Unavailable(reason=f"failed {number}"))
+            while subscription.status.last_error != f"failed {number}":
+                assert not subscription.wait(0.005)
+    assert came_at[3] - came_at[2] > came_at[1] - came_at[0]
 
 
 @pytest.mark.parametrize("ending", [Unavailable(reason="starting"), Fenced(what="x", reason="y"), Goodbye("moving")])
@@ -619,6 +646,27 @@ def test_an_application_that_fails_stops_its_subscription_by_default(
         subscription.wait(LIMIT_S)
     assert publisher.heard(Leave) == [Leave("session-1")]
     assert not [each for each in publisher.heard_all if isinstance(each, Acknowledge)]
+
+
+def test_a_session_that_ends_under_a_callback_is_no_failure_of_the_application(publisher: ScriptedPublisher) -> None:
+    class AcknowledgesItself(Recorder):
+        def on_updates(self, batch: tailrace.UpdateBatch) -> None:
+            super().on_updates(batch)
+            running[0].acknowledge_through(Position(0, 0))
+
+    publisher.answers["Acknowledge"] = Fenced(what="session session-1", reason="its flows are elsewhere")
+    application = AcknowledgesItself()
+    running = [started(publisher, application)]
+    with running[0]:
+        session = publisher.subscriber()
+        session.open()
+        session.send(updates((0, 1)))
+        publisher.heard(Acknowledge)
+        publisher.answers.clear()
+        again = publisher.subscriber()
+        again.open()
+        again.send(updates((0, 1)))
+        application.until("processed", [1], count=2)
 
 
 def test_dead_letters_are_buried_before_anything_later_is_acknowledged(

@@ -116,7 +116,9 @@ class Caravan:
         self._patience_s = patience_s
         self._clock = clock
         self._on_ended = on_ended
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._more = threading.Condition(self._lock)  # riders wait on it for an entry
+        self._room = threading.Condition(self._lock)  # the reader waits on it for room in the window
         self._entries: deque[Entry] = deque()
         self._first = 0  # the number of the oldest entry in the window
         self._size_bytes = 0
@@ -138,7 +140,7 @@ class Caravan:
         `near` asks for the newer half of it, so that a stream just moved off does not come straight back.
         The first entry that the rider takes may start before `sent`: the stream slices off what it has.
         """
-        with self._changed:
+        with self._lock:
             if self._ended or self._stop.is_set() or not self._oldest <= sent <= self._through:
                 return None
             number = self._first + bisect_right(self._entries, sent, key=lambda entry: entry.through)
@@ -150,27 +152,28 @@ class Caravan:
 
     def leave(self, rider: Rider) -> None:
         """The stream no longer rides; a caravan without riders ends."""
-        with self._changed:
+        with self._lock:
             self._riders.discard(rider)
             rider.aboard = False
             if not self._riders:
                 self._stop.set()
-            self._changed.notify_all()
+            self._room.notify()
 
     def take(self, rider: Rider, timeout_s: float, max_bytes: int) -> list[Entry]:
         """The next entries for this rider, at least one and up to `max_bytes`; empty when `timeout_s` passes first.
 
         Also empty when the rider was moved off (`rider.aboard` is False then), the caravan ended, or `wake` was called.
         """
-        with self._changed:
+        with self._lock:
             if rider.aboard and rider.next_entry >= self._first + len(self._entries) and not self._ended:
-                self._changed.wait(timeout_s)
+                self._more.wait(timeout_s)
             if not rider.aboard:
                 return []
             start = rider.next_entry - self._first
             taken: list[Entry] = []
             size = 0
-            for entry in islice(self._entries, start, None):
+            for place in range(start, len(self._entries)):
+                entry = self._entries[place]
                 size += entry.size_bytes
                 if taken and size > max_bytes:
                     break
@@ -178,14 +181,14 @@ class Caravan:
             if taken:
                 rider.next_entry += len(taken)
                 if start == 0:
-                    self._changed.notify_all()
+                    self._room.notify()
             elif self._ended:
                 rider.aboard = False
             return taken
 
     def behind_bytes(self, rider: Rider) -> int:
         """What the window holds that this rider has not taken."""
-        with self._changed:
+        with self._lock:
             return self._from(rider.next_entry)
 
     def _from(self, number: int) -> int:
@@ -193,8 +196,8 @@ class Caravan:
 
     def wake(self) -> None:
         """Lets every waiting rider look around: there is something for one of them besides updates."""
-        with self._changed:
-            self._changed.notify_all()
+        with self._lock:
+            self._more.notify_all()
 
     # ---- what others may know ---------------------------------------------------------------------------------------
 
@@ -213,8 +216,9 @@ class Caravan:
     def end(self, timeout_s: float = 10.0) -> None:
         """Stops the reader and waits for its thread."""
         self._stop.set()
-        with self._changed:
-            self._changed.notify_all()
+        with self._lock:
+            self._more.notify_all()
+            self._room.notify()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
@@ -233,14 +237,14 @@ class Caravan:
             self.error = error
             log.exception("caravan %s ends", self.name)
         finally:
-            with self._changed:
+            with self._lock:
                 self._ended = True
-                self._changed.notify_all()
+                self._more.notify_all()
             self._on_ended(self)
 
     def _append(self, entry: Entry) -> bool:
         """Adds an entry once there is room; False when the caravan was stopped meanwhile."""
-        with self._changed:
+        with self._lock:
             self._make_room(entry.size_bytes)
             if self._stop.is_set():
                 return False
@@ -249,7 +253,7 @@ class Caravan:
             self._size_bytes += entry.size_bytes
             self._through = entry.through
             self.log_bytes += entry.batch.log_bytes
-            self._changed.notify_all()
+            self._more.notify_all()
             return True
 
     def _make_room(self, size_bytes: int) -> None:
@@ -260,13 +264,12 @@ class Caravan:
                 continue
             holding = Holding(laggards, self._someone_starves())
             started = self._clock.monotonic()
-            self._changed.wait(self._patience_s / 4)
+            self._room.wait(self._patience_s / 4)
             for rider in to_move_off(holding, self._clock.monotonic() - started, self._patience_s):
                 if rider.next_entry <= self._first:
                     log.info("%s is moved off caravan %s: it held up others", rider.name, self.name)
                     self._riders.discard(rider)
                     rider.aboard = False
-                    self._changed.notify_all()
 
     def _someone_starves(self) -> bool:
         end = self._first + len(self._entries)

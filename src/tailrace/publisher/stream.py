@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 Parcel = tuple[pa.RecordBatch, Down]
 
-REMEMBERED_CHECKPOINTS: Final = 4096  # beyond that, every other one of the older half is forgotten
+REMEMBERED_CHECKPOINTS: Final = 1024  # the last ones, so many again of every second, so many of every fourth, ...
+CHECKPOINT_LEVELS: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ class Stream:
         self._already: Mapping[int, Position] = {}
         self._tokens: OrderedDict[int, OpenToken] = OrderedDict()
         self._last_token = 0
-        self._checkpoints: list[Checkpoint] = []
+        self._checkpoints = tuple(deque[Checkpoint](maxlen=REMEMBERED_CHECKPOINTS) for _ in range(CHECKPOINT_LEVELS))
+        self._rounds = 0
         self._committed: deque[tuple[Position, int]] = deque(maxlen=REMEMBERED_CHECKPOINTS)
         self._read = Checkpoint(self.sent, None)
         self._tokened = self.sent
@@ -201,14 +203,18 @@ class Stream:
             self._tokens.pop(token, None)
 
     def checkpoint_at(self, position: Position) -> Checkpoint | None:
-        """The last place at or before `position` that a marker can stand at; None if that is before this session."""
+        """A place at or before `position` that a marker can stand at; None if that is before this session.
+
+        The further back it lies, the coarser the places are that are remembered there.
+        """
         if position > self.sent:
             raise AcknowledgementRefused(
                 token=f"position {position} of application {self.application!r}",
                 reason=f"this session was sent updates up to {self.sent} only",
             )
         with self._changed:
-            return next((place for place in reversed(self._checkpoints) if place.position <= position), None)
+            places = (place for level in self._checkpoints for place in level if place.position <= position)
+            return max(places, key=lambda place: place.position, default=None)
 
     # ---- the generator ----------------------------------------------------------------------------------------------
 
@@ -289,6 +295,10 @@ class Stream:
     def _go_on_at(self, position: Position) -> None:
         self.sent = self._tokened = position
         self._read = Checkpoint(position, None)
+        with self._changed:
+            self._rounds = 0
+            for level in self._checkpoints:
+                level.clear()
 
     def _token_before_loss(self) -> Iterator[Parcel]:
         """For what was sent before a loss, so that acknowledging the loss skips nothing else."""
@@ -361,9 +371,11 @@ class Stream:
         self.sent = last.through
         self._read = last.batch.checkpoint
         with self._changed:
-            self._checkpoints.append(self._read)
-            if len(self._checkpoints) > REMEMBERED_CHECKPOINTS:
-                del self._checkpoints[1 : REMEMBERED_CHECKPOINTS // 2 : 2]
+            for power, level in enumerate(self._checkpoints):
+                if self._rounds % (1 << power):
+                    break
+                level.append(self._read)
+            self._rounds += 1
         if updates.num_rows:
             size = updates.get_total_buffer_size()
             self.updates_rate.add(updates.num_rows)

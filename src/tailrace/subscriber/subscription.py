@@ -48,6 +48,7 @@ RECONNECT: Final = Backoff(first_s=0.05, limit_s=5.0)
 HELLO_TIMEOUT_S: Final = 5.0
 MAX_PEERS: Final = 64
 CLOSE_TIMEOUT_S: Final = 10.0
+STEADY_S: Final = 1.0  # a session that lasted so long was a success: the next pause is short again
 PATIENT_CLOSE_S: Final = 1.0  # for a connection that is just being opened, before its sockets are closed
 
 
@@ -219,6 +220,7 @@ class Subscription:
         if self._closing.is_set():
             session.end(Closing())
         ending: BaseException | None = None
+        started = self._clock.monotonic()
         try:
             session.run()
         except BaseException as error:
@@ -229,7 +231,8 @@ class Subscription:
                 self._session = None
             if session.settled:
                 self._next = endpoint
-                self._retry.succeeded()
+                if self._clock.monotonic() - started >= STEADY_S:
+                    self._retry.succeeded()
             closing = self._closing.is_set()
             if closing or not (isinstance(ending, TailraceError) and comes_back(ending)):
                 self._farewell(session, last_token=closing)

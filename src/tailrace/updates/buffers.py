@@ -16,6 +16,7 @@ import pyarrow as pa
 from tailrace.updates.kernels import EMPTY_BYTES, Bytes, Flags, Int32s
 
 _BOOL: Final = pa.bool_()
+_PLAIN_KINDS: Final = (cast(Any, pa.string()).id, cast(Any, pa.binary()).id)
 EMPTY_OFFSETS: Int32s = np.zeros(1, np.int32)
 
 
@@ -33,8 +34,7 @@ class BytesColumn:
     @staticmethod
     def of(array: Any) -> BytesColumn:
         """Any Arrow array of strings or bytes; the 64-bit, view and dictionary kinds are brought into the plain one."""
-        kind = array.type
-        if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        if array.type.id not in _PLAIN_KINDS:
             array = array.cast(pa.binary())
         buffers = array.buffers()
         return BytesColumn(offsets_of(array, buffers[1]), bytes_of(buffers[2]), valid_of(array))

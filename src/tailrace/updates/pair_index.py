@@ -1,7 +1,8 @@
 """Where in each row the pair of a given name lies.
 
-Neighbouring rows of a log mostly hold the same names in the same order: they have the same *shape*. One pass over a
-batch numbers the shapes; after it, finding a name takes a look at each shape, and one addition per row. A batch of
+Neighbouring rows of a log mostly hold the same names in the same order: they have the same *shape*. Whether all rows
+of a batch have one shape is seen by comparing its names with themselves, one row further on. Otherwise one pass over
+the batch numbers the shapes; after it, finding a name takes a look at each shape, and one addition per row. A batch of
 more than `MAX_SHAPES` shapes is searched row by row for each name, in the slot of the row before first.
 
 Names within one row are distinct: a repeated name may be found at any of its places.
@@ -42,18 +43,22 @@ class PairIndex:
         wanted = np.frombuffer(name.encode(errors="surrogatepass"), np.uint8)
         if self._rows == 0:
             return np.zeros(0, np.int32)
+        if self._is_uniform:
+            return _place_uniform(self.offsets, self.keys.offsets, self.keys.data, wanted)
         if self._shapes is None:
             return _search(self.offsets, self.present, self.keys.offsets, self.keys.data, wanted)
         shapes, first_rows = self._shapes
-        if len(first_rows) == 1:
-            slot = self._slot(int(first_rows[0]), wanted)
-            return self.offsets[:-1] + np.int32(slot) if slot >= 0 else np.full(self._rows, -1, np.int32)
         slots = np.array([self._slot(int(row), wanted) for row in first_rows], np.int32)
         return _place(self.offsets, shapes, slots)
 
     def gather(self, places: Int32s) -> pa.BinaryArray:
         """The values at these places; NULL where the pair is NULL or absent."""
         return cast(pa.BinaryArray, self.items.take(cast(Any, pa.array(places, mask=places < 0))))
+
+    @cached_property
+    def _is_uniform(self) -> bool:
+        """Whether all rows have one shape, as in a log of one table."""
+        return not len(self.present) and bool(_uniform(self.offsets, self.keys.offsets, self.keys.data))
 
     @cached_property
     def _shapes(self) -> tuple[Int32s, Int32s] | None:
@@ -113,6 +118,45 @@ def _place(offsets: Int32s, shapes: Int32s, slots: Int32s) -> Int32s:
         slot = slots[shapes[row]]
         places[row] = offsets[row] + slot if slot >= 0 else -1
     return places
+
+
+@kernel
+def _place_uniform(offsets: Int32s, key_offsets: Int32s, keys: Bytes, wanted: Bytes) -> Int32s:
+    """The places where every row has the shape of the first."""
+    rows = len(offsets) - 1
+    first, end = np.int64(offsets[0]), np.int64(offsets[1])
+    for pair in range(first, end):
+        if _is_at(key_offsets, keys, pair, wanted):
+            slot = np.int32(pair - first)
+            places = np.empty(rows, np.int32)
+            for row in range(rows):
+                places[row] = offsets[row] + slot
+            return places
+    return np.full(rows, -1, np.int32)
+
+
+@kernel
+def _uniform(offsets: Int32s, key_offsets: Int32s, keys: Bytes) -> bool:
+    """Whether the names repeat from row to row; every loop here compares many numbers a step."""
+    first, last = np.int64(offsets[0]), np.int64(offsets[len(offsets) - 1])
+    pairs = np.int32(offsets[1] - offsets[0])
+    different = np.int32(0)
+    for row in range(len(offsets) - 1):
+        different |= (offsets[row + 1] - offsets[row]) ^ pairs
+    if different:
+        return False
+    start, end = np.int64(key_offsets[first]), np.int64(key_offsets[last])
+    length = np.int32(key_offsets[first + pairs] - key_offsets[first])
+    row_keys, next_keys = key_offsets[first : last - pairs], key_offsets[first + pairs : last]
+    for pair in range(len(row_keys)):
+        different |= (next_keys[pair] - row_keys[pair]) ^ length
+    if different or np.int64(key_offsets[last]) - np.int64(key_offsets[last - pairs]) != length:
+        return False
+    bytes_differ = np.uint8(0)
+    row_bytes, next_bytes = keys[start : end - length], keys[start + length : end]
+    for at in range(len(row_bytes)):
+        bytes_differ |= row_bytes[at] ^ next_bytes[at]
+    return bytes_differ == 0
 
 
 @inlined

@@ -26,7 +26,9 @@ def tortured(folder: Path, **options: object) -> TortureReport:
 def test_a_sound_system_loses_nothing_under_kills_stops_and_cuts(tmp_path: Path) -> None:
     told: list[Progress] = []
     kinds = ("kill publisher", "kill subscriber", "stop store", "cut writer-store", "half-open subscriber-publisher")
-    options = TortureOptions(seconds=6, seed=5, folder=tmp_path, prepare=False, kinds=kinds)
+    options = TortureOptions(
+        seconds=6, seed=5, folder=tmp_path, prepare=False, kinds=kinds, applications=(*FEW, APPLICATIONS[2])
+    )
     report = run_torture(options, told.append)
     assert (report.lost, report.out_of_order, report.corrupt, report.loss_notices) == (0, 0, 0, 0)
     assert {kind for kind, count in report.faults.items() if count} == set(kinds)

@@ -7,10 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from tests.updates.filters.generated import basics, batches, expressions
 
 from tailrace.testing.filter_model import rows_that_pass
-from tailrace.updates.filters import Expression, Filter, Lookups
+from tailrace.updates.filters import Expression, Filter, FilterSet, Lookups
 from tailrace.updates.filters.normal import disjunctive_normal, negation_normal
 from tailrace.updates.filters.syntax import And, Not, Or
 from tailrace.updates.schema import EMPTY_UPDATES, UPDATE_SCHEMA
@@ -30,6 +31,16 @@ def test_filters_over_shared_lookups_pass_the_rows_that_the_model_passes(
         mask = Filter.of(expression).mask(batch, lookups)
         assert mask.null_count == 0
         assert mask.to_pylist() == rows_that_pass(expression, batch)
+
+
+@given(st.lists(expressions, max_size=5), expressions, batches())
+def test_filters_that_run_together_pass_the_rows_that_the_model_passes(
+    together: list[Expression], other: Expression, batch: pa.RecordBatch
+) -> None:
+    filters = [Filter.of(expression) for expression in together]
+    lookups = FilterSet(filters).lookups(batch)
+    for found in [*filters, Filter.of(other), *filters]:
+        assert found.mask(batch, lookups).to_pylist() == rows_that_pass(found.expression, batch)
 
 
 @given(expressions, batches())

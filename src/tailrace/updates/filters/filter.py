@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from tailrace.updates.filters.evaluation import Node, prepared
 from tailrace.updates.filters.lookups import Lookups
 from tailrace.updates.filters.normal import Normal, TooManyTerms, disjunctive_normal, negation_normal
 from tailrace.updates.filters.parser import Parser
-from tailrace.updates.filters.programs import Program
+from tailrace.updates.filters.programs import Joined, Program
 from tailrace.updates.filters.syntax import TRUE, Expression
 from tailrace.updates.filters.tokens import invalid
 
@@ -77,8 +78,8 @@ class Filter:
         """Which rows pass, without NULLs. Filters over the same batch share what they look up through `lookups`."""
         lookups = lookups or Lookups(batch)
         if self._program is not None and lookups.rows:
-            bits, unsure = lookups.bits(self._program)
-            if not unsure[0]:
+            bits = lookups.bits(self._program)
+            if bits is not None:
                 return boolean_array_of(bits, lookups.rows)
         return boolean_array(self._prepared.flags(lookups))
 
@@ -88,3 +89,14 @@ class Filter:
             return batch
         mask = self.mask(batch, lookups)
         return batch if mask.true_count == batch.num_rows else batch.filter(mask)
+
+
+class FilterSet:
+    """Filters that will be asked about the same batches: the first answer over a batch finds those of all of them."""
+
+    def __init__(self, filters: Iterable[Filter]) -> None:
+        self._joined = Joined(one._program for one in filters if one._program is not None)
+
+    def lookups(self, batch: pa.RecordBatch) -> Lookups:
+        """What these filters' masks over the batch share; other filters may share it too."""
+        return Lookups(batch, self._joined)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tailrace.updates.buffers import bytes_of_bits
 from tailrace.updates.filters import machine
-from tailrace.updates.filters.programs import Program
+from tailrace.updates.filters.programs import Joined, Program
 from tailrace.updates.filters.syntax import NUMBER_COLUMNS, TIME_COLUMN, Key
 from tailrace.updates.filters.values import Instants, Numbers, Texts, Values
 from tailrace.updates.kernels import Flags
@@ -25,8 +25,9 @@ FRAME_LINES: Final = 8  # for so many keys at first
 
 
 class Lookups:
-    def __init__(self, batch: pa.RecordBatch) -> None:
+    def __init__(self, batch: pa.RecordBatch, joined: Joined | None = None) -> None:
         self._batch = batch
+        self._joined = joined  # the programs of which all are run when one is asked for
         self.rows = batch.num_rows
         self.answers: dict[object, Flags] = {}  # by prepared basic filter; see `evaluation`
         self._values: dict[Key, Values] = {}
@@ -39,13 +40,28 @@ class Lookups:
             self._values[key] = found = self._column(key.name) if key.is_column else self._pair(key.name)
         return found
 
-    def bits(self, program: Program) -> tuple[pa.Buffer, Flags]:
+    def bits(self, program: Program) -> pa.Buffer | None:
+        """Which rows a program passes, a bit each; None where that takes more than the machine."""
+        line = self._joined.lines.get(program) if self._joined else None
+        if line is None:
+            bits, unsure = self._run(program)
+            return None if unsure[0] else bits
+        bits, unsure = self._joined_answers
+        width = bytes_of_bits(self.rows)
+        return None if unsure[line] else bits.slice(line * width, width)
+
+    @cached_property
+    def _joined_answers(self) -> tuple[pa.Buffer, list[bool]]:
+        assert self._joined is not None and self._joined.program is not None
+        return self._run(self._joined.program)
+
+    def _run(self, program: Program) -> tuple[pa.Buffer, list[bool]]:
         """A line of bits for each of the program's filters, and which of them it could not answer exactly."""
         lines = np.array([self._line(key, needs) for key, needs in program.wanted], np.int64)
         filters = len(program.ends)
         bits, unsure = np.empty((filters, bytes_of_bits(self.rows)), np.uint8), np.empty(filters, np.bool_)
         machine.run(program.code, program.ends, lines, self._frame, self.rows, program.depth, bits, unsure)
-        return pa.py_buffer(cast(Any, bits)), unsure
+        return pa.py_buffer(cast(Any, bits)), unsure.tolist()
 
     def _line(self, key: Key, needs: int) -> int:
         """Where in the frame the key's values are described, with at least what is needed of them."""

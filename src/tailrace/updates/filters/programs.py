@@ -87,6 +87,17 @@ class Program:
         return Program(np.concatenate(codes), ends, max(part.depth for part in parts), list(wanted.items()), parts)
 
 
+class Joined:
+    """Programs that run together: `lines` is which of the answers is whose."""
+
+    __slots__ = ("lines", "program")
+
+    def __init__(self, programs: Iterable[Program]) -> None:
+        distinct = list(dict.fromkeys(programs))
+        self.lines = {program: line for line, program in enumerate(distinct)}
+        self.program = Program.joined(distinct) if distinct else None
+
+
 class _Writer:
     def __init__(self) -> None:
         self.code: list[Instruction] = []
