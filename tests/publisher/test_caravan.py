@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tailrace.publisher.caravan import Caravan, Holding, Rider, ahead, to_move_off
+from tailrace.publisher.caravan import Caravan, Holding, Patience, Rider, ahead, to_move_off
 from tailrace.runtime.clock import SYSTEM_CLOCK
 from tailrace.testing.memory_source import MemorySource
 from tailrace.updates.filters import Filter
@@ -28,7 +28,7 @@ def start(request: pytest.FixtureRequest) -> Iterator[Callable[..., Caravan]]:
             START,
             window_bytes=window_bytes,
             batch_bytes=1 << 20,
-            patience_s=patience_s,
+            patience=Patience(patience_s, 1.0),
             clock=SYSTEM_CLOCK,
             on_ended=lambda _: None,
         )
@@ -112,10 +112,23 @@ def test_riders_that_are_slow_together_are_waited_for(start: Callable[..., Carav
 
 
 def test_only_a_laggard_that_starves_others_loses_its_place() -> None:
-    rider = Rider("r", 0)
-    assert to_move_off(Holding((rider,), someone_starves=False), 60.0, 0.1) == ()
-    assert to_move_off(Holding((rider,), someone_starves=True), 0.06, 0.1) == ()
-    assert to_move_off(Holding((rider,), someone_starves=True), 0.06, 0.1) == (rider,)
+    rider = Rider("r", 0, judged_at=0.0)
+    limits = Patience(0.1, 1.0)
+    assert to_move_off(Holding((rider,), someone_starves=False), 60.0, 60.0, limits) == ()
+    assert to_move_off(Holding((rider,), someone_starves=True), 0.06, 60.0, limits) == ()
+    assert to_move_off(Holding((rider,), someone_starves=True), 0.06, 60.06, limits) == (rider,)
+
+
+@pytest.mark.parametrize(("share", "moved"), [(0.4, False), (0.9, True)])
+def test_a_rider_that_holds_others_up_most_of_the_time_is_slow_however_often_it_takes(
+    share: float, moved: bool
+) -> None:
+    rider = Rider("r", 0, judged_at=0.0)
+    found: tuple[Rider, ...] = ()
+    for second in range(1, 20):
+        rider.stalled_s = 0.0
+        found = found or to_move_off(Holding((rider,), someone_starves=True), share, float(second), Patience(1.0, 1.0))
+    assert bool(found) is moved
 
 
 def test_a_caravan_without_riders_ends(start: Callable[..., Caravan]) -> None:
@@ -126,7 +139,7 @@ def test_a_caravan_without_riders_ends(start: Callable[..., Caravan]) -> None:
         START,
         window_bytes=1 << 20,
         batch_bytes=1 << 20,
-        patience_s=1,
+        patience=Patience(1, 1),
         clock=SYSTEM_CLOCK,
         on_ended=lambda _: ended.set(),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from threading import Event
@@ -74,3 +75,19 @@ def test_a_loss_is_told_once_though_reading_behind_it_fails(rig: Rig) -> None:
         told += isinstance(next(listener._messages)[1], DataLoss)
         rig.clock.advance(rig.settings.retry_failed_source_s / 2)
     assert told == 1
+
+
+def test_streams_that_come_together_share_one_caravan(rig: Rig) -> None:
+    for _ in range(10):
+        rig.source.append(5)
+    listeners = [rig.subscribe(f"app{number}") for number in range(12)]
+    for listener in listeners:
+        listener.next(Opened)
+    found: list[list[int]] = []
+    readers = [threading.Thread(target=lambda one=one: found.append(one.sequences(50))) for one in listeners]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join(20)
+    assert found == [list(range(1, 51))] * 12
+    assert rig.source.reads == 1

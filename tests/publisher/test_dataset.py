@@ -200,14 +200,14 @@ def test_what_fails_for_one_application_does_not_end_the_others_leases(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, other = rig.subscribe("broken"), rig.subscribe("sound")
-    rig.subscribe("broken", subscriber="two")
+    standby = rig.subscribe("broken", subscriber="two")
 
     def resume(source: MemorySource, markers: object) -> None:
         raise OSError("no such device")
 
     monkeypatch.setattr("tailrace.publisher.dataset.resume", resume)
     rig.clock.advance(rig.settings.lease_s + rig.settings.lease_margin_s - 0.5)
-    rig.publisher.alive(Alive(session=[*rig.publisher.application("broken").standbys][0].stream.session))
+    rig.publisher.alive(Alive(session=standby.stream.session))
     rig.clock.advance(1)
     rig.publisher.tick()
     assert first.stream.ended

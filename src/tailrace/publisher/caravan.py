@@ -5,9 +5,11 @@ and takes what comes next at its own pace, so that the window is every rider's b
 held in memory once however many ride. Filters run once per distinct filter and batch, by whoever needs it first.
 
 When the window is full, its oldest batches go, unless a rider still needs them. Then the reader waits: a replay runs as
-fast as its riders take it. It waits on a laggard only while nobody else is held up by that; a rider that has kept
-others waiting for `patience_s` is moved off, and reads alone from where it is until it is close enough to board again.
-Nobody waits for a stopped subscriber for longer than that, and nobody is thrown off for being slow together.
+fast as its riders take it. A laggard may keep others waiting, but not for long: one that takes nothing for `patience_s`
+while others have nothing left to take is moved off, and so is one that keeps them waiting for more than half of the
+time until that adds up to `slowness_s`. It reads alone from where it is until it is close enough to board again. So a
+stopped subscriber costs the others a moment, a slow one a little longer, and nobody is thrown off for a hiccup of the
+machine or for being slow together.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ class Rider:
 
     name: str
     next_entry: int
-    held_up_s: float = 0.0
+    judged_at: float
+    stalled_s: float = 0.0  # how long it has kept others waiting without taking anything
+    held_up_s: float = 0.0  # how much longer than half of the time it has kept others waiting
     aboard: bool = True
 
 
@@ -83,13 +87,28 @@ class Holding:
     someone_starves: bool
 
 
-def to_move_off(holding: Holding, waited_s: float, patience_s: float) -> tuple[Rider, ...]:
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long riders wait for one another; see the module."""
+
+    patience_s: float
+    slowness_s: float
+
+
+def to_move_off(holding: Holding, waited_s: float, now: float, limits: Patience) -> tuple[Rider, ...]:
     """Which laggards have used up the others' patience, after another `waited_s` of waiting. Pure but for the tally."""
     if not holding.someone_starves:
         return ()
     for rider in holding.laggards:
-        rider.held_up_s += waited_s
-    return tuple(rider for rider in holding.laggards if rider.held_up_s >= patience_s)
+        forgiven_s = (now - rider.judged_at) / 2
+        rider.judged_at = now
+        rider.stalled_s += waited_s
+        rider.held_up_s = max(0.0, rider.held_up_s + waited_s - forgiven_s)
+    return tuple(
+        rider
+        for rider in holding.laggards
+        if rider.stalled_s >= limits.patience_s or rider.held_up_s >= limits.slowness_s
+    )
 
 
 class Caravan:
@@ -103,7 +122,7 @@ class Caravan:
         *,
         window_bytes: int,
         batch_bytes: int,
-        patience_s: float,
+        patience: Patience,
         clock: Clock,
         on_ended: Callable[[Caravan], None],
     ) -> None:
@@ -113,7 +132,7 @@ class Caravan:
         self._source = source
         self._window_bytes = window_bytes
         self._batch_bytes = batch_bytes
-        self._patience_s = patience_s
+        self._patience = patience
         self._clock = clock
         self._on_ended = on_ended
         self._lock = threading.Lock()
@@ -146,7 +165,7 @@ class Caravan:
             number = self._first + bisect_right(self._entries, sent, key=lambda entry: entry.through)
             if near and self._from(number) > self._window_bytes // 2:
                 return None
-            rider = Rider(name, number)
+            rider = Rider(name, number, judged_at=self._clock.monotonic())
             self._riders.add(rider)
             return rider
 
@@ -180,6 +199,7 @@ class Caravan:
                 taken.append(entry)
             if taken:
                 rider.next_entry += len(taken)
+                rider.stalled_s = 0.0
                 if start == 0:
                     self._room.notify()
             elif self._ended:
@@ -264,8 +284,9 @@ class Caravan:
                 continue
             holding = Holding(laggards, self._someone_starves())
             started = self._clock.monotonic()
-            self._room.wait(self._patience_s / 4)
-            for rider in to_move_off(holding, self._clock.monotonic() - started, self._patience_s):
+            self._room.wait(self._patience.patience_s / 4)
+            now = self._clock.monotonic()
+            for rider in to_move_off(holding, now - started, now, self._patience):
                 if rider.next_entry <= self._first:
                     log.info("%s is moved off caravan %s: it held up others", rider.name, self.name)
                     self._riders.discard(rider)
@@ -280,8 +301,6 @@ class Caravan:
         self._first += 1
         self._size_bytes -= entry.size_bytes
         self._oldest = entry.through
-        for rider in self._riders:
-            rider.held_up_s *= 0.9  # patience comes back while a rider keeps up
 
 
 def ahead(caravans: Iterable[Caravan]) -> list[Caravan]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tailrace.errors import LogDiverged, LogTruncated, TailraceError
-from tailrace.publisher.caravan import Caravan, Rider, ahead
+from tailrace.publisher.caravan import Caravan, Patience, Rider, ahead
 from tailrace.publisher.resume import Loss, resume
 from tailrace.publisher.settings import PublisherSettings
 from tailrace.runtime.clock import Clock
@@ -39,13 +39,17 @@ class Boarding:
 
 
 class Caravans:
-    """Safe to use from many threads; a short lock guards the list, and is never held while a log is read."""
+    """Safe to use from many threads; a short lock guards the list, and is never held while a log is read.
+
+    Another one is held by whoever sets out, so that twenty streams which come to one place together start one caravan.
+    """
 
     def __init__(self, source: Source, settings: PublisherSettings, clock: Clock) -> None:
         self._source = source
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
+        self._setting_out = threading.Lock()
         self._numbers = itertools.count(1)
         self._running: list[Caravan] = []
         self._failures: dict[Position, tuple[float, str]] = {}  # where reading failed: when to try again, and why
@@ -57,12 +61,19 @@ class Caravans:
 
     def board(self, stream: Stream) -> Boarding | None:
         """A place for this stream; None when it has to wait, and `stream.blocked_by` says for what."""
+        found = self._aboard(stream)
+        if found is None:
+            with self._setting_out:  # streams that come to the same place together ride together
+                found = self._aboard(stream) or self._set_out(stream)
+        return found
+
+    def _aboard(self, stream: Stream) -> Boarding | None:
         for caravan in ahead(self._snapshot()):
             rider = caravan.board(stream.application, stream.sent, near=stream.moved_off)
             if rider:
                 stream.blocked_by = ""
                 return Boarding(caravan, rider)
-        return self._set_out(stream)
+        return None
 
     def further(self, stream: Stream, riding: Caravan) -> Boarding | None:
         """A place in the lead caravan, for a stream on another one that has come near it."""
@@ -94,7 +105,7 @@ class Caravans:
             start.position,
             window_bytes=self._settings.window_bytes,
             batch_bytes=self._settings.batch_bytes,
-            patience_s=self._settings.patience_s,
+            patience=Patience(self._settings.patience_s, self._settings.slowness_s),
             clock=self._clock,
             on_ended=self._ended,
         )

@@ -10,7 +10,8 @@ class PublisherSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     batch_bytes: int = 1 << 20  # a batch on its way; with many receivers larger ones fall out of the CPU's caches
     window_bytes: int = 24 << 20  # recent batches that a caravan keeps for its streams; a stream further behind leaves
-    patience_s: float = 0.1  # how long one stream may hold up others of its caravan before it is moved off
+    patience_s: float = 0.25  # a stream that takes nothing for so long while others wait for it is moved off
+    slowness_s: float = 1.0  # and so is one that has kept others waiting so much longer than half of the time
     max_caravans: int = 32  # log readers at once; a stream beyond that waits for one to end
     marker_interval_s: float = 30.0  # a token goes down at least this often while updates flow ...
     marker_interval_bytes: int = 256 << 20  # ... or after this much

@@ -110,7 +110,10 @@ def _pointer(kind: Any) -> Any:
     return typed
 
 
-# Numbers that lie at a memory address, as `numba.carray` takes them. Whoever passes an address keeps the memory.
+# The array of a shape that begins at one of the pointers below.
+carray: Any = getattr(numba, "carray")  # noqa: B009 not exported to type checkers
+
+# Numbers that lie at a memory address, as `carray` takes them. Whoever passes an address keeps the memory.
 u8_at: Any = intrinsic(_pointer(types.uint8))
 i32_at: Any = intrinsic(_pointer(types.int32))
 i64_at: Any = intrinsic(_pointer(types.int64))

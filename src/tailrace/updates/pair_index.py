@@ -156,7 +156,7 @@ def _uniform(offsets: Int32s, key_offsets: Int32s, keys: Bytes) -> bool:
     row_bytes, next_bytes = keys[start : end - length], keys[start + length : end]
     for at in range(len(row_bytes)):
         bytes_differ |= row_bytes[at] ^ next_bytes[at]
-    return bytes_differ == 0
+    return bool(bytes_differ == 0)
 
 
 @inlined

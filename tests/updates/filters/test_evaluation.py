@@ -168,6 +168,17 @@ def test_a_regular_expression_over_many_different_values_finds_the_rows() -> Non
     assert whole == narrowed
 
 
+@pytest.mark.parametrize("size", [127, 128, 129, 136, 1000])
+def test_long_values_that_differ_anywhere_are_told_apart(size: int) -> None:
+    different = ["x" * at + "y" + "x" * (size - at - 1) for at in range(size)]
+    batch = with_pairs(*({"a": text.encode()} for text in different))
+    for wanted in (0, 63, 64, size // 2, size - 65, size - 64, size - 1):
+        expected = [row == wanted for row in range(size)]
+        assert Filter.parse(f"a = '{different[wanted]}'").mask(batch).to_pylist() == expected
+    listed = ", ".join(f"'{text}'" for text in different[:40])
+    assert Filter.parse(f"a IN ({listed})").mask(batch).to_pylist() == [row < 40 for row in range(size)]
+
+
 def test_select_gives_the_rows_that_pass() -> None:
     batch = with_pairs({"a": b"1"}, {"a": b"2"}, {"a": b"1"})
     assert Filter.parse("a = 1").select(batch).column("pairs").to_pylist() == [[("a", b"1")], [("a", b"1")]]

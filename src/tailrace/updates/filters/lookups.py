@@ -52,7 +52,8 @@ class Lookups:
 
     @cached_property
     def _joined_answers(self) -> tuple[pa.Buffer, list[bool]]:
-        assert self._joined is not None and self._joined.program is not None
+        assert self._joined is not None
+        assert self._joined.program is not None
         return self._run(self._joined.program)
 
     def _run(self, program: Program) -> tuple[pa.Buffer, list[bool]]:

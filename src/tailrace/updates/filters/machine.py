@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -21,6 +20,7 @@ from tailrace.updates.kernels import (
     Flags,
     Int32s,
     Int64s,
+    carray,
     f64_at,
     i32_at,
     i64_at,
@@ -119,42 +119,42 @@ def run(
 def _test(flags: Bytes, rows: int, what: int, held: Int64s, first: int, second: int, third: int) -> bool:
     """One instruction that tests a key; False where the answer is not exact."""
     if what == BETWEEN:
-        return _between(flags, rows, held, numba.carray(f64_at(first), 2), second)
+        return _between(flags, rows, held, carray(f64_at(first), 2), second)
     if what == EXISTS:
-        places = numba.carray(i32_at(held[PLACES]), rows)
+        places = carray(i32_at(held[PLACES]), rows)
         for row in range(rows):
             flags[row] = places[row] >= 0
     elif what == AMONG:
-        _among(flags, rows, held, numba.carray(i64_at(first), 6))
+        _among(flags, rows, held, carray(i64_at(first), 6))
     elif what == AFFIXED:
         places, offsets, data = _values_of(held, rows)
-        valid = numba.carray(u8_at(held[VALID]), held[VALID_ROWS])
-        flags[:rows] = affixed(places, offsets, data, valid, numba.carray(u8_at(first), second), third != 0)
+        valid = carray(u8_at(held[VALID]), held[VALID_ROWS])
+        flags[:rows] = affixed(places, offsets, data, valid, carray(u8_at(first), second), third != 0)
     elif what == CLASSES:
         places, offsets, data = _values_of(held, rows)
-        valid = numba.carray(u8_at(held[VALID]), held[VALID_ROWS])
-        classes = numba.carray(u8_at(first), (second, 256))
+        valid = carray(u8_at(held[VALID]), held[VALID_ROWS])
+        classes = carray(u8_at(first), (second, 256))
         flags[:rows] = classed(places, offsets, data, valid, classes, third)
     else:
         if what == WHOLE32:
-            _whole(flags, numba.carray(i32_at(held[PLACES]), rows), first, second)
+            _whole(flags, carray(i32_at(held[PLACES]), rows), first, second)
         elif what == WHOLE64:
-            _whole(flags, numba.carray(i64_at(held[PLACES]), rows), first, second)
+            _whole(flags, carray(i64_at(held[PLACES]), rows), first, second)
         elif what == ANY_WHOLE32:
-            _any_whole(flags, numba.carray(i32_at(held[PLACES]), rows), numba.carray(i64_at(first), second))
+            _any_whole(flags, carray(i32_at(held[PLACES]), rows), carray(i64_at(first), second))
         else:
-            _any_whole(flags, numba.carray(i64_at(held[PLACES]), rows), numba.carray(i64_at(first), second))
+            _any_whole(flags, carray(i64_at(held[PLACES]), rows), carray(i64_at(first), second))
         if held[VALID_ROWS]:
-            _and(flags, numba.carray(u8_at(held[VALID]), rows), rows)
+            _and(flags, carray(u8_at(held[VALID]), rows), rows)
     return True
 
 
 @inlined
 def _values_of(held: Int64s, rows: int) -> tuple[Int32s, Int32s, Bytes]:
     return (
-        numba.carray(i32_at(held[PLACES]), rows),
-        numba.carray(i32_at(held[OFFSETS]), _ANY),
-        numba.carray(u8_at(held[DATA]), _ANY),
+        carray(i32_at(held[PLACES]), rows),
+        carray(i32_at(held[OFFSETS]), _ANY),
+        carray(u8_at(held[DATA]), _ANY),
     )
 
 
@@ -187,22 +187,26 @@ def _pack(flags: Bytes, rows: int, bits: Bytes) -> None:
 
 @kernel
 def _between(flags: Bytes, rows: int, held: Int64s, bounds: npt.NDArray[np.float64], all_long: int) -> bool:
-    floats, kinds = numba.carray(f64_at(held[FLOATS]), rows), numba.carray(u8_at(held[KINDS]), rows)
+    floats, kinds = carray(f64_at(held[FLOATS]), rows), carray(u8_at(held[KINDS]), rows)
     low, high = bounds[0], bounds[1]
     for row in range(rows):
         flags[row] = (floats[row] >= low) & (floats[row] <= high)
-    open_rows = 0
+    at_bound = np.uint8(0)
     for row in range(rows):
-        at_bound = (floats[row] == low) | (floats[row] == high)
-        open_rows += at_bound & ((all_long != 0) | (kinds[row] == LONG_NUMBER))
-    return open_rows == 0
+        at_bound |= np.uint8((floats[row] == low) | (floats[row] == high))
+    if not at_bound:
+        return True
+    for row in range(rows):
+        if (floats[row] == low or floats[row] == high) and (all_long or kinds[row] == LONG_NUMBER):
+            return False
+    return True
 
 
 @kernel
 def _among(flags: Bytes, rows: int, held: Int64s, words: Int64s) -> None:
-    tags = numba.carray(u64_at(held[TAGS]), rows)
+    tags = carray(u64_at(held[TAGS]), rows)
     count = words[WORD_COUNT]
-    word_tags = numba.carray(u64_at(words[WORD_TAGS]), count)
+    word_tags = carray(u64_at(words[WORD_TAGS]), count)
     any_long = False
     if count <= MAX_FEW_WORDS:
         wanted = word_tags[0]
@@ -220,12 +224,16 @@ def _among(flags: Bytes, rows: int, held: Int64s, words: Int64s) -> None:
         for row in range(rows):
             flags[row] = 1
     places, offsets, data = _values_of(held, rows)
-    table = numba.carray(i32_at(words[WORD_TABLE]), words[TABLE_SLOTS])
-    word_offsets = numba.carray(i32_at(words[WORD_OFFSETS]), count + 1)
-    word_bytes = numba.carray(u8_at(words[WORDS]), _ANY)
-    for row in range(rows):
-        if flags[row]:
-            flags[row] = is_word(tags[row], places[row], offsets, data, table, word_tags, word_offsets, word_bytes)
+    table = carray(i32_at(words[WORD_TABLE]), words[TABLE_SLOTS])
+    word_offsets = carray(i32_at(words[WORD_OFFSETS]), count + 1)
+    word_bytes = carray(u8_at(words[WORDS]), _ANY)
+    for first in range(0, rows, 8):
+        if load_u64(flags, first):
+            for row in range(first, min(first + 8, rows)):
+                if flags[row]:
+                    flags[row] = is_word(
+                        tags[row], places[row], offsets, data, table, word_tags, word_offsets, word_bytes
+                    )
 
 
 @kernel

@@ -79,7 +79,8 @@ def _short(tag: Number) -> Number:
     word = (word << missing) | (_ZEROS & ((np.uint64(1) << missing) - np.uint64(1)))
     if not _all_digits(word):
         return -1.0
-    return np.float64(_eight_digits(word)) / _POWERS[np.int64(fraction)]
+    number = np.float64(_eight_digits(word))
+    return number / _POWERS[np.int64(fraction)] if fraction else number
 
 
 @inlined

@@ -50,10 +50,10 @@ def classed(places: Int32s, offsets: Int32s, data: Bytes, valid: Flags, classes:
             if end - start < size or (ends == BOTH_ENDS and end - start > size):
                 continue
             first = end - size if ends == AT_END else start
-            passes = True
+            passes = np.uint8(1)  # no branch in the loop: it would be guessed wrong often
             for byte in range(size):
-                passes = passes and classes[byte, data[first + byte]] != 0
-            flags[row] = passes
+                passes &= classes[byte, data[first + byte]]
+            flags[row] = passes != 0
     return flags
 
 
