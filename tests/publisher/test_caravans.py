@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterator
 from threading import Event
 
+import pytest
+
 from tailrace.errors import LogCorrupt, LogDiverged
-from tailrace.sources.interface import LogBatch
+from tailrace.sources.interface import Address, LogBatch
 from tailrace.testing.memory_source import MemorySource
-from tailrace.updates.position import Position
-from tailrace.wire.messages import DataLoss, Opened
+from tailrace.updates.position import Marker, Position
+from tailrace.wire.messages import DataLoss, Heartbeat, Opened
 from tests.publisher.conftest import DEADLINE_S, Rig
 
 
@@ -43,6 +45,34 @@ def test_one_place_that_cannot_be_read_holds_up_nobody_elsewhere(rig: Rig) -> No
     assert rig.subscribe("fine", start="memory@0:3:0").sequences(6) == [4, 5, 6]
     assert "000004.log at offset 77" in stuck.stream.blocked_by
     assert "000004.log at offset 77" in rig.publisher.caravans.error
+
+
+def test_a_long_look_up_for_one_stream_does_not_silence_another(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.source.append(3)
+    rig.source.append(3)
+    slow, other = rig.subscribe("slow"), rig.subscribe("other", start="memory@0:3:0")
+    slow.next(Opened)
+    other.next(Opened)
+    looking, found = threading.Event(), threading.Event()
+    locate = rig.source.locate
+
+    def scan(marker: Marker) -> Address:
+        if not marker.position.sequence:
+            looking.set()
+            assert found.wait(DEADLINE_S)
+        return locate(marker)
+
+    monkeypatch.setattr(rig.source, "locate", scan)
+    scanning = threading.Thread(target=lambda: slow.sequences(3))
+    scanning.start()
+    try:
+        assert looking.wait(DEADLINE_S)
+        other.next(Heartbeat)
+        assert "looked up" in other.stream.blocked_by
+    finally:
+        found.set()
+        scanning.join()
+    assert other.sequences(6) == [4, 5, 6]
 
 
 def test_a_log_that_diverges_again_and_again_is_not_read_in_a_tight_loop(rig: Rig) -> None:

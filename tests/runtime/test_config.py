@@ -127,7 +127,7 @@ def test_a_version_that_is_missing_or_wrong_is_refused(text: str) -> None:
 
 
 def test_a_missing_file_says_how_to_get_one(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="tailrace init"):
+    with pytest.raises(NotFound, match="tailrace check --schema"):
         load(tmp_path / "tailrace.toml", Config)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from pathlib import Path
 from typing import Final
 
@@ -49,10 +49,15 @@ def check_node(config: Path | None, data_folder: Path | None) -> None:
 
 def findings(configuration: Configuration, file: Path | None) -> Iterator[Finding]:
     shown = str(file) if file else "one-machine default"
-    yield ok("configuration", f"{shown}: {len(configuration.dataset)} datasets, {len(configuration.app)} applications")
+    counts = f"{_counted(configuration.dataset, 'dataset')}, {_counted(configuration.app, 'application')}"
+    yield ok("configuration", f"{shown}: {counts}")
     yield from _data_folder(configuration.node.data_folder.resolve())
     yield from _security(configuration)
     yield from check_sources(configuration)
+
+
+def _counted(things: Sized, noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def _data_folder(folder: Path) -> Iterator[Finding]:

@@ -17,7 +17,6 @@ _REMEDIES: Final = {
     "`tailrace credential issue` makes one",
     "DatabaseBusy": "is another `tailrace run` using the same data folder?",
     "MarkersNotSaved": "free some space on the disk",
-    "ConfigInvalid": "`tailrace check` looks at the whole configuration",
     "LogCorrupt": "restore the file from a replica or a backup, or start the datastore anew: applications will be told",
     "VersionTooNew": "",
     "ProtocolMismatch": "are both sides of the same version? `tailrace version` tells",

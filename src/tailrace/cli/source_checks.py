@@ -54,6 +54,7 @@ def check_sources(configuration: Configuration) -> Iterator[Finding]:
 def _source(configuration: Configuration, name: str, settings: DatasetSettings) -> Iterator[Finding | Bounds]:
     what = f"dataset {name}"
     if configuration.has_own_store(name):
+        yield from _token(configuration, name, settings)
         folder = configuration.node.data_folder.resolve() / STORE_FOLDER / name
         if not (folder / "CURRENT").exists():
             yield ok(what, f"its store will be made in {folder}")
@@ -75,6 +76,14 @@ def _source(configuration: Configuration, name: str, settings: DatasetSettings) 
         what, f"its log in {folder} holds everything after {bounds.after.sequence}, up to {bounds.through.sequence}"
     )
     yield bounds
+
+
+def _token(configuration: Configuration, name: str, settings: DatasetSettings) -> Iterator[Finding]:
+    """A publisher in a process of its own shows the store a token, as every client does."""
+    asked_for = configuration.node.credentials_file is not None
+    if asked_for and settings.credential_file is None and node_token(configuration) is None:
+        remedy = f"set dataset.{name}.credential_file, or TAILRACE_CREDENTIAL where the node runs"
+        yield warning(f"dataset {name}", "its publisher has no token to show to the store, which asks for one", remedy)
 
 
 def _described(configuration: Configuration, settings: DatasetSettings, url: str) -> StoreDescription:

@@ -5,7 +5,6 @@ It asks the publisher for a range of the log, so that it has no marker, holds ba
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from tailrace.wire.client import Connection
 
 LATEST: Final = "latest"
-_URL: Final = re.compile(r"tailrace(\+tls)?://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def tail_dataset(options: TailOptions, where: ReachOptions) -> None:
 
 
 def _address_in(dataset: str, where: ReachOptions) -> tuple[str, ReachOptions]:
-    if not _URL.match(dataset):
+    if "://" not in dataset:
         return dataset, where
     from tailrace.wire.addresses import parse_url
 

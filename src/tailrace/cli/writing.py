@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from tailrace.cli.output import note, say
 from tailrace.cli.reach import Reach, ReachOptions, reach, the_dataset
 from tailrace.cli.reaching import wait_until_reached
-from tailrace.errors import ConfigInvalid, UpdateInvalid
+from tailrace.errors import ConfigInvalid, ProtocolMismatch, UpdateInvalid
 from tailrace.store.operations import WriteResult, delete, put
 from tailrace.updates.position import LinePosition
 
@@ -44,7 +44,7 @@ def put_one(options: PutOptions, where: ReachOptions) -> None:
     found = reach(where)
     dataset = _dataset(found, options.dataset)
     with found.store_client(dataset) as client:
-        line = client.describe().line
+        line = _line(client)
         written = client.write([operation]).result()
     say(str(LinePosition(line, written.position)))
     if options.wait_for:
@@ -78,6 +78,14 @@ def _dataset(found: Reach, name: str | None) -> str:
         return the_dataset(publisher, None).name
 
 
+def _line(client: StoreClient) -> str:
+    try:
+        return client.describe().line
+    except ProtocolMismatch as error:
+        error.add_note("a node without a [store] takes no writes: write to the dataset's own database, or name --store")
+        raise
+
+
 # ---- many -----------------------------------------------------------------------------------------------------------
 
 
@@ -88,7 +96,7 @@ def put_lines(options: PutOptions, where: ReachOptions) -> None:
     found = reach(where)
     dataset = _dataset(found, options.dataset)
     with found.store_client(dataset) as client, _progress() as advance:
-        line_name = client.describe().line
+        line_name = _line(client)
         count, last = _write_all(client, operations(sys.stdin, options.table), advance)
     note(f"{count} written")
     if last is not None:

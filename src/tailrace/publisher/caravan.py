@@ -28,20 +28,25 @@ import pyarrow as pa
 from tailrace.errors import TailraceError
 from tailrace.runtime.clock import Clock
 from tailrace.sources.interface import LogBatch, Source
-from tailrace.updates.filters import Filter, Lookups
+from tailrace.updates.filters import Filter, FilterSet, Lookups
 from tailrace.updates.position import Position
 
 log = logging.getLogger(__name__)
 
 ENTRY_OVERHEAD_BYTES: Final = 8 << 10  # what a small batch costs besides its rows
+NO_FILTERS: Final = FilterSet(())
 
 
 class Entry:
-    """One batch in a window, with what each distinct filter selects of it."""
+    """One batch in a window, with what each distinct filter selects of it.
 
-    __slots__ = ("_lock", "_lookups", "_selected", "after", "batch", "size_bytes")
+    `filters` are those of the riders at the time: asked for one of them, the batch is searched for all at once.
+    """
 
-    def __init__(self, after: Position, batch: LogBatch) -> None:
+    __slots__ = ("_filters", "_lock", "_lookups", "_selected", "after", "batch", "size_bytes")
+
+    def __init__(self, after: Position, batch: LogBatch, filters: FilterSet = NO_FILTERS) -> None:
+        self._filters = filters
         self.after = after
         self.batch = batch
         self.size_bytes = batch.updates.get_total_buffer_size() + ENTRY_OVERHEAD_BYTES
@@ -62,7 +67,7 @@ class Entry:
             found = self._selected.get(filter)
             if found is None:
                 if self._lookups is None:
-                    self._lookups = Lookups(updates)
+                    self._lookups = self._filters.lookups(updates)
                 found = self._selected[filter] = filter.select(updates, self._lookups)
             return found
 
@@ -74,6 +79,7 @@ class Rider:
     name: str
     next_entry: int
     judged_at: float
+    filter: Filter | None = None
     stalled_s: float = 0.0  # how long it has kept others waiting without taking anything
     held_up_s: float = 0.0  # how much longer than half of the time it has kept others waiting
     aboard: bool = True
@@ -144,6 +150,7 @@ class Caravan:
         self._through = after
         self._oldest = after
         self._riders: set[Rider] = set()
+        self._filters = NO_FILTERS
         self._stop = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=f"caravan-{name}", daemon=True)
@@ -153,7 +160,7 @@ class Caravan:
     def start(self) -> None:
         self._thread.start()
 
-    def board(self, name: str, sent: Position, *, near: bool = False) -> Rider | None:
+    def board(self, name: str, sent: Position, *, filter: Filter | None = None, near: bool = False) -> Rider | None:
         """A place for a stream that has been sent everything up to `sent`, if that lies in the window.
 
         `near` asks for the newer half of it, so that a stream just moved off does not come straight back.
@@ -165,15 +172,20 @@ class Caravan:
             number = self._first + bisect_right(self._entries, sent, key=lambda entry: entry.through)
             if near and self._from(number) > self._window_bytes // 2:
                 return None
-            rider = Rider(name, number, judged_at=self._clock.monotonic())
+            rider = Rider(name, number, self._clock.monotonic(), filter)
             self._riders.add(rider)
+            self._gather_filters()
             return rider
+
+    def _gather_filters(self) -> None:
+        self._filters = FilterSet({rider.filter for rider in self._riders if rider.filter is not None})
 
     def leave(self, rider: Rider) -> None:
         """The stream no longer rides; a caravan without riders ends."""
         with self._lock:
             self._riders.discard(rider)
             rider.aboard = False
+            self._gather_filters()
             if not self._riders:
                 self._stop.set()
             self._room.notify()
@@ -248,7 +260,7 @@ class Caravan:
         try:
             reader = self._source.read(self._through, stop=self._stop, max_batch_bytes=self._batch_bytes)
             for batch in reader:
-                if not self._append(Entry(self._through, batch)):
+                if not self._append(Entry(self._through, batch, self._filters)):
                     break
         except TailraceError as error:
             self.error = error

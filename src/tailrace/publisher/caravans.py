@@ -42,6 +42,7 @@ class Caravans:
     """Safe to use from many threads; a short lock guards the list, and is never held while a log is read.
 
     Another one is held by whoever sets out, so that twenty streams which come to one place together start one caravan.
+    Looking a place up may take long: who finds it held for a while goes on with heartbeats and comes back.
     """
 
     def __init__(self, source: Source, settings: PublisherSettings, clock: Clock) -> None:
@@ -62,14 +63,19 @@ class Caravans:
     def board(self, stream: Stream) -> Boarding | None:
         """A place for this stream; None when it has to wait, and `stream.blocked_by` says for what."""
         found = self._aboard(stream)
-        if found is None:
-            with self._setting_out:  # streams that come to the same place together ride together
-                found = self._aboard(stream) or self._set_out(stream)
-        return found
+        if found is not None:
+            return found
+        if not self._setting_out.acquire(timeout=self._settings.heartbeat_s / 4):
+            stream.blocked_by = "another stream's place is being looked up in the log"
+            return None
+        try:
+            return self._aboard(stream) or self._set_out(stream)
+        finally:
+            self._setting_out.release()
 
     def _aboard(self, stream: Stream) -> Boarding | None:
         for caravan in ahead(self._snapshot()):
-            rider = caravan.board(stream.application, stream.sent, near=stream.moved_off)
+            rider = caravan.board(stream.application, stream.sent, filter=stream.filter, near=stream.moved_off)
             if rider:
                 stream.blocked_by = ""
                 return Boarding(caravan, rider)
@@ -82,7 +88,7 @@ class Caravans:
         lead = ahead(self._snapshot())[0]
         if lead is riding or lead.through < riding.through:
             return None
-        rider = lead.board(stream.application, stream.sent, near=True)
+        rider = lead.board(stream.application, stream.sent, filter=stream.filter, near=True)
         return Boarding(lead, rider) if rider else None
 
     def _set_out(self, stream: Stream) -> Boarding | None:
@@ -109,7 +115,7 @@ class Caravans:
             clock=self._clock,
             on_ended=self._ended,
         )
-        rider = caravan.board(stream.application, start.position)
+        rider = caravan.board(stream.application, start.position, filter=stream.filter)
         assert rider is not None, "a caravan that has not set out has room"
         with self._lock:
             if self._closed:

@@ -42,7 +42,9 @@ def load(file: Path, kind: type[S], *, known_version: int = 1) -> S:
         with file.open("rb") as opened:
             content = opened.read(MAX_CONFIG_BYTES + 1)
     except FileNotFoundError as error:
-        raise NotFound(what="configuration", name=str(file), remedy="`tailrace init` writes one") from error
+        raise NotFound(
+            what="configuration", name=str(file), remedy="`tailrace check --schema` says what one may hold"
+        ) from error
     except OSError as error:
         raise ConfigInvalid(path=str(file), reason=f"cannot be read: {error.strerror}") from error
     if len(content) > MAX_CONFIG_BYTES:

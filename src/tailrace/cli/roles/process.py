@@ -16,9 +16,10 @@ from typing import Final, Literal, NoReturn
 
 from tailrace.cli.configuration import Configuration
 from tailrace.cli.output import say
+from tailrace.cli.ports import require_free
 from tailrace.cli.roles.assembly import Assembly
 from tailrace.cli.roles.security import known_credentials, server_tls
-from tailrace.errors import Kind, TailraceError
+from tailrace.errors import Kind, TailraceError, Unavailable
 from tailrace.runtime.backoff import Backoff, Retry
 from tailrace.runtime.health import HealthServer
 from tailrace.runtime.interpreter import tune
@@ -130,6 +131,7 @@ def _listen(assembly: Assembly, role: RoleName, services: list[Service]) -> list
     if role == "node" and configuration.store is not None and configuration.store.listen != addresses[0]:
         addresses.append(configuration.store.listen)
     for number, address in enumerate(addresses):
+        require_free(address)
         server = Server(address, services if number == 0 else services[:1], credentials, tls)
         assembly.stack.callback(server.shutdown)
         servers.append(server)
@@ -138,7 +140,11 @@ def _listen(assembly: Assembly, role: RoleName, services: list[Service]) -> list
 
 def _health(assembly: Assembly, address: str) -> HealthServer:
     endpoint = parse_address(address)
-    health = HealthServer(assembly.metrics, assembly.readiness, host=endpoint.host, port=endpoint.port)
+    try:
+        health = HealthServer(assembly.metrics, assembly.readiness, host=endpoint.host, port=endpoint.port)
+    except Unavailable as error:
+        error.add_note("is another node running here? --health (or the key health_listen) names another port")
+        raise
     assembly.stack.callback(health.close)
     return health
 
