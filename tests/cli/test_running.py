@@ -113,6 +113,10 @@ def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
         said = in_a_process("run", *arguments, "--role", "node")
         assert said.code == 1
         assert f"error: health port {health} cannot be opened" in said.err
+        arguments = ("--listen", process.argv[-3], "--health", "127.0.0.1:0", "--data", tmp_path / "b")
+        said = in_a_process("run", *arguments, "--role", "node")
+        assert said.code == 1
+        assert said.err.startswith(f"error: port {process.argv[-3]} cannot be opened: Address already in use")
 
 
 def two_roles(folder: Path) -> tuple[Path, str, str]:

@@ -18,8 +18,9 @@ from tailrace.errors import (
     Unavailable,
 )
 from tailrace.publisher.dead import to_ipc
+from tailrace.publisher.markers import MarkerStore
 from tailrace.testing.memory_source import MemorySource
-from tailrace.updates.position import Checkpoint, Position
+from tailrace.updates.position import Checkpoint, Marker, Position
 from tailrace.wire.messages import Acknowledge, Alive, DataLoss, Goodbye, Leave, Opened, Redelivery, Token, Updates
 from tests.publisher.conftest import Listener, Rig
 
@@ -165,6 +166,26 @@ def test_a_second_subscriber_stands_by_until_the_first_leaves(rig: Rig) -> None:
     assert opened.standby
     rig.publisher.leave(Leave(session=first.stream.session))
     assert second.sequences(3) == [1, 2, 3]
+
+
+def test_a_subscriber_that_stands_by_can_acknowledge_nothing(rig: Rig) -> None:
+    rig.source.append(3)
+    rig.subscribe(subscriber="one").sequences(3)
+    second = rig.subscribe(subscriber="two")
+    with pytest.raises(AcknowledgementRefused, match="does not have the flows"):
+        acknowledge(rig, second, 0, checkpoint=Checkpoint(Position(0, 0), None))
+
+
+def test_a_publisher_that_another_one_superseded_moves_no_marker(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    _, token = listener.seen(Token)
+    assert isinstance(token, Token)
+    newer = {0: Marker(Checkpoint(Position(0, 2), None))}
+    MarkerStore(rig.ledger).save("shop", "app", newer, rig.epoch + 1)
+    with pytest.raises(Fenced, match="epoch 2"):
+        acknowledge(rig, listener, token.token)
+    assert MarkerStore(rig.ledger).load("shop", "app") == newer
 
 
 def test_flows_of_a_silent_subscriber_move_only_after_its_lease(rig: Rig) -> None:

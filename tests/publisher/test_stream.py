@@ -10,10 +10,11 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from tailrace.errors import LogDiverged
 from tailrace.publisher.caravan import Entry
 from tailrace.publisher.stream import REMEMBERED_CHECKPOINTS, Letters, Stream
 from tailrace.sources.interface import LogBatch
-from tailrace.updates.position import Checkpoint, Position, Witness
+from tailrace.updates.position import Checkpoint, Marker, Position, Witness
 from tailrace.updates.schema import EMPTY_UPDATES
 from tailrace.wire.messages import Acknowledge, DataLoss, Heartbeat, Opened, Redelivery, Token, Updates
 from tests.publisher.conftest import DEADLINE_S, Listener, Rig, append_behind_gap
@@ -87,6 +88,30 @@ def test_what_is_taken_at_once_is_still_cut_at_a_loss(rig: Rig) -> None:
     listener = rig.subscribe()
     listener.next(Opened)
     assert listener.next(Updates)[0].column("sequence").to_pylist() == [1, 2, 3]
+
+
+def test_rows_that_were_sent_are_sliced_off_the_entry_that_a_stream_boards_at(rig: Rig) -> None:
+    rig.source.append(5)
+    rig.subscribe("first").sequences(5)
+    assert rig.subscribe("second", start="memory@0:3:0").sequences(5) == [4, 5]
+    assert rig.source.reads == 1
+
+
+def test_in_another_history_nothing_is_left_out_that_a_flow_had_of_the_first(rig: Rig) -> None:
+    rig.source.append(6)
+    first = rig.subscribe()
+    _, token = first.seen(Token)
+    assert isinstance(token, Token)
+    acknowledge(rig, first, token.token)
+    rig.publisher.application("app").markers[1] = Marker(Checkpoint(Position(0, 0), None))
+    listener = rig.subscribe()
+    assert listener.sequences(6) == [1, 3, 5]
+    rig.source.history = 2
+    rig.source.fail_after(Position(0, 6), LogDiverged(line="memory", marker="0:6:0", reason="replaced"))
+    _, loss = listener.seen(DataLoss)
+    assert isinstance(loss, DataLoss)
+    assert "everything that the log holds comes again" in loss.reason
+    assert listener.sequences(6) == [1, 2, 3, 4, 5, 6]
 
 
 def test_acknowledging_a_loss_skips_nothing_whose_token_is_deferred(rig: Rig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -182,6 +183,11 @@ def test_whatever_fails_the_others_are_processed_once_and_in_order(count: int, f
     assert processed == [sequence for sequence in range(1, count + 1) if sequence not in failing]
     buried = [each.data["sequence"][0].as_py() for each in dead]
     assert buried == sorted(failing & set(range(1, count + 1)))
+
+
+def test_a_class_in_place_of_its_instance_is_refused() -> None:
+    with pytest.raises(ConfigInvalid, match="application Application: is a class; pass an instance of it"):
+        require_callback(cast(Any, Application))
 
 
 def test_an_application_without_a_callback_is_refused() -> None:

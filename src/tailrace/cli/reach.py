@@ -55,10 +55,11 @@ class Reach:
 
 
 def reach(options: ReachOptions) -> Reach:
-    configuration, _ = find_configuration(options.config)
+    configuration, file = find_configuration(options.config)
+    shared = options.address if file is None else None  # without a file, store and publisher share an address
     return Reach(
         address=options.address or configuration.node.listen,
-        store=options.store or _store_address(configuration) or options.address or configuration.node.listen,
+        store=options.store or shared or _store_address(configuration) or options.address or configuration.node.listen,
         credential=_credential(options.credential_file),
         tls=_tls(configuration, options),
         configuration=configuration,

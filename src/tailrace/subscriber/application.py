@@ -69,6 +69,8 @@ class Application:
 
 def require_callback(application: Application) -> None:
     """Refuses an application that would have nothing to do with updates."""
+    if isinstance(application, type):
+        raise ConfigInvalid(path=f"application {application.__name__}", reason="is a class; pass an instance of it")
     if not wants_batches(application) and type(application).on_update is Application.on_update:
         raise ConfigInvalid(
             path=f"application {type(application).__name__}", reason="it implements neither on_updates nor on_update"

@@ -49,6 +49,7 @@ HELLO_TIMEOUT_S: Final = 5.0
 MAX_PEERS: Final = 64
 CLOSE_TIMEOUT_S: Final = 10.0
 STEADY_S: Final = 1.0  # a session that lasted so long was a success: the next pause is short again
+QUIET_FAILURES: Final = 5  # in a row, about a second: a publisher that restarts is none of the user's concern
 PATIENT_CLOSE_S: Final = 1.0  # for a connection that is just being opened, before its sockets are closed
 
 
@@ -186,7 +187,8 @@ class Subscription:
             raise error
         self._ledger.last_error = str(error)
         pause_s = self._retry.failed()
-        logger.info("application %s comes back in %.2f s: %s", self._wanted.application, pause_s, error)
+        level = logging.INFO if self._retry.attempts < QUIET_FAILURES else logging.WARNING
+        logger.log(level, "application %s comes back in %.2f s: %s", self._wanted.application, pause_s, error)
         self._clock.wait(self._closing, pause_s)
 
     def _one_session(self, endpoint: Endpoint) -> None:
