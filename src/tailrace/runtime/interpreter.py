@@ -12,8 +12,8 @@ import gc
 import sys
 from typing import Final
 
-# Every thread that waits for its turn wakes once per interval to ask for it: with twenty streams, 0.5 ms cost a fifth of
-# the throughput that 2 ms gives, and 5 ms gives hardly more.
+# Every thread that waits for its turn wakes once per interval to ask for it: with twenty streams, 0.5 ms cost a fifth
+# of the throughput that 2 ms gives, and 5 ms gives hardly more.
 SWITCH_INTERVAL_S: Final = 0.002
 GC_THRESHOLDS: Final = (10_000, 20, 100)  # batches are freed by reference counts; cycles are rare
 
