@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from tailrace.sources.interface import BATCH_BYTES
+
 
 class PublisherSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What bounds a publisher's memory, patience and rates."""
 
-    batch_bytes: int = 1 << 20  # a batch on its way; with many receivers larger ones fall out of the CPU's caches
+    batch_bytes: int = BATCH_BYTES  # a batch on its way
     window_bytes: int = 24 << 20  # recent batches that a caravan keeps for its streams; a stream further behind leaves
     patience_s: float = 0.25  # a stream that takes nothing for so long while others wait for it is moved off
     slowness_s: float = 1.0  # and so is one that has kept others waiting so much longer than half of the time

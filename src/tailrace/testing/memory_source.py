@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tailrace.errors import LogBehind, LogDiverged, LogTruncated, TailraceError
-from tailrace.sources.interface import Address, Bounds, LogBatch
+from tailrace.sources.interface import BATCH_BYTES, Address, Bounds, LogBatch
 from tailrace.updates.position import START, Checkpoint, Marker, Position, Witness
 from tailrace.updates.schema import UPDATE_SCHEMA
 
@@ -87,7 +87,7 @@ class MemorySource:
             raise LogDiverged(line=self.line, marker=str(position), reason="another checksum stands there")
         return Address("memory", position.sequence)
 
-    def read(self, after: Position, *, stop: threading.Event, max_batch_bytes: int = 1 << 20) -> Iterator[LogBatch]:
+    def read(self, after: Position, *, stop: threading.Event, max_batch_bytes: int = BATCH_BYTES) -> Iterator[LogBatch]:
         self.reads += 1
         while not stop.is_set():
             with self._changed:

@@ -14,7 +14,7 @@ from threading import Event
 from typing import Final, Literal
 
 from tailrace.errors import LogBehind, LogDiverged
-from tailrace.sources.interface import Address, Bounds, Horizon, LogBatch
+from tailrace.sources.interface import BATCH_BYTES, Address, Bounds, Horizon, LogBatch
 from tailrace.sources.rocksdb.decoding import Decoder
 from tailrace.sources.rocksdb.files import identity
 from tailrace.sources.rocksdb.index import PositionIndex
@@ -25,7 +25,6 @@ from tailrace.sources.rocksdb.wake import Waker
 from tailrace.updates.position import Checkpoint, Marker, Position, Witness
 
 POLL_S: Final = 0.5  # in case a file system reports no changes
-MAX_BATCH_BYTES: Final = 1 << 20
 
 
 class RocksDBSource:
@@ -96,7 +95,7 @@ class RocksDBSource:
         place = find(self._log, position.sequence)
         return Checkpoint(position, Witness("", place.checksum) if place.checksum is not None else None)
 
-    def read(self, after: Position, *, stop: Event, max_batch_bytes: int = MAX_BATCH_BYTES) -> Iterator[LogBatch]:
+    def read(self, after: Position, *, stop: Event, max_batch_bytes: int = BATCH_BYTES) -> Iterator[LogBatch]:
         """Everything after `after`, in log order; blocks at the head; ends soon after `stop` is set."""
         reader = Reader(
             self._log,

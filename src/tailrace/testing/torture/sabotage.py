@@ -12,7 +12,7 @@ from typing import Final, cast
 
 import pyarrow as pa
 
-from tailrace.sources.interface import Address, Bounds, LogBatch, Source
+from tailrace.sources.interface import BATCH_BYTES, Address, Bounds, LogBatch, Source
 from tailrace.testing.torture.content import key_of
 from tailrace.updates.position import Marker, Position
 from tailrace.updates.schema import UPDATE_SCHEMA
@@ -38,7 +38,7 @@ class SabotagedSource:
     def locate(self, marker: Marker) -> Address:
         return self._source.locate(marker)
 
-    def read(self, after: Position, *, stop: Event, max_batch_bytes: int = 1 << 20) -> Iterator[LogBatch]:
+    def read(self, after: Position, *, stop: Event, max_batch_bytes: int = BATCH_BYTES) -> Iterator[LogBatch]:
         for batch in self._source.read(after, stop=stop, max_batch_bytes=max_batch_bytes):
             yield replace(batch, updates=self._spoil(batch.updates))
 
