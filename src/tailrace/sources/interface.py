@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from tailrace.updates.position import Checkpoint, Marker, Position
 
-# A batch on its way. Small ones cost a wake-up and some Python at every hop (with twenty receivers 1 MB delivers a fifth
-# less, 512 kB half as much), large ones memory; at the head batches are whatever has gathered, far below this.
+# A batch on its way. Small ones cost a wake-up and some Python at every hop (with twenty receivers 1 MB delivers a
+# fifth less, 512 kB half as much), large ones memory; at the head batches hold what has gathered, far below this.
 BATCH_BYTES: Final = 2 << 20
 
 
