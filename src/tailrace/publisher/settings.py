@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tailrace.sources.interface import BATCH_BYTES
+from tailrace.sources.limits import BATCH_BYTES
 
 
 class PublisherSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,15 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from threading import Event
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
+from tailrace.sources.limits import BATCH_BYTES
 from tailrace.updates.position import Checkpoint, Marker, Position
-
-# A batch on its way. Small ones cost a wake-up and some Python at every hop (with twenty receivers 1 MB delivers a
-# fifth less, 512 kB half as much), large ones memory; at the head batches hold what has gathered, far below this.
-BATCH_BYTES: Final = 2 << 20
 
 
 class Bounds(NamedTuple):

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tailrace.errors import LogBehind, LogDiverged, LogTruncated, TailraceError
-from tailrace.sources.interface import BATCH_BYTES, Address, Bounds, LogBatch
+from tailrace.sources.interface import Address, Bounds, LogBatch
+from tailrace.sources.limits import BATCH_BYTES
 from tailrace.updates.position import START, Checkpoint, Marker, Position, Witness
 from tailrace.updates.schema import UPDATE_SCHEMA
 

@@ -14,7 +14,8 @@ from threading import Event
 from typing import Final, Literal
 
 from tailrace.errors import LogBehind, LogDiverged
-from tailrace.sources.interface import BATCH_BYTES, Address, Bounds, Horizon, LogBatch
+from tailrace.sources.interface import Address, Bounds, Horizon, LogBatch
+from tailrace.sources.limits import BATCH_BYTES
 from tailrace.sources.rocksdb.decoding import Decoder
 from tailrace.sources.rocksdb.files import identity
 from tailrace.sources.rocksdb.index import PositionIndex

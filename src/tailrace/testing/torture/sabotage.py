@@ -12,7 +12,8 @@ from typing import Final, cast
 
 import pyarrow as pa
 
-from tailrace.sources.interface import BATCH_BYTES, Address, Bounds, LogBatch, Source
+from tailrace.sources.interface import Address, Bounds, LogBatch, Source
+from tailrace.sources.limits import BATCH_BYTES
 from tailrace.testing.torture.content import key_of
 from tailrace.updates.position import Marker, Position
 from tailrace.updates.schema import UPDATE_SCHEMA
