@@ -150,6 +150,12 @@ class LogBehind(LogDiverged):
     template = "the log of {line} ends at {head}, before marker {marker}"
 
 
+class DataLost(TailraceError):
+    """Updates that a consumer asked for will not come, and it has not said what to do then."""
+
+    template = "({after}, {until}] of shard {shard} is lost: {reason}; pass on_data_loss to accept that and go on"
+
+
 class LogUnreadable(LogError):
     kind = Kind.RETRY
     template = "{path}: {reason}"

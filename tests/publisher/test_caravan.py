@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -151,13 +152,13 @@ def test_a_caravan_without_riders_ends(start: Callable[..., Caravan]) -> None:
 
 def test_filters_run_once_per_distinct_filter(start: Callable[..., Caravan], monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[str] = []
-    select = Filter.select
+    mask = Filter.mask
 
     def counted(self: Filter, *args: object) -> object:
         runs.append(str(self))
-        return select(self, *args)  # type: ignore[arg-type]
+        return mask(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Filter, "select", counted)
+    monkeypatch.setattr(Filter, "mask", counted)
     caravan = start(filled(1))
     rider = caravan.board("r", START)
     assert rider is not None
@@ -176,3 +177,17 @@ def test_the_lead_is_the_one_furthest_ahead(start: Callable[..., Caravan]) -> No
     front.start()
     take_all(front, rider, 3 * BATCHES)
     assert ahead([behind, front]) == [front, behind]
+
+
+def test_rows_that_a_filter_picked_are_kept_only_while_a_stream_holds_them(start: Callable[..., Caravan]) -> None:
+    caravan = start(filled(1))
+    rider = caravan.board("r", START, filter=Filter.parse("n = '2'"))
+    assert rider is not None
+    caravan.start()
+    (entry,) = caravan.take(rider, 10, 1 << 20)
+    first = entry.select(Filter.parse("n = '2'"))
+    assert entry.select(Filter.parse("n = '2'")) is first
+    gone = weakref.ref(first)
+    del first
+    assert gone() is None
+    assert entry.select(Filter.parse("n = '2'")).column("sequence").to_pylist() == [2]

@@ -18,11 +18,13 @@ from tailrace.errors import (
     Unavailable,
 )
 from tailrace.publisher.dead import to_ipc
+from tailrace.publisher.ledger import open_ledger
 from tailrace.publisher.markers import MarkerStore
-from tailrace.testing.memory_source import MemorySource
-from tailrace.updates.position import Checkpoint, Marker, Position
+from tailrace.sources.interface import Bounds
+from tailrace.testing.memory_source import MemorySource, rows
+from tailrace.updates.position import Checkpoint, Position
 from tailrace.wire.messages import Acknowledge, Alive, DataLoss, Goodbye, Leave, Opened, Redelivery, Token, Updates
-from tests.publisher.conftest import Listener, Rig
+from tests.publisher.conftest import DEADLINE_S, Listener, Rig
 
 
 def acknowledge(rig: Rig, listener: Listener, token: int, **more: object) -> None:
@@ -181,11 +183,56 @@ def test_a_publisher_that_another_one_superseded_moves_no_marker(rig: Rig) -> No
     listener = rig.subscribe()
     _, token = listener.seen(Token)
     assert isinstance(token, Token)
-    newer = {0: Marker(Checkpoint(Position(0, 2), None))}
-    MarkerStore(rig.ledger).save("shop", "app", newer, rig.epoch + 1)
-    with pytest.raises(Fenced, match="epoch 2"):
+    with open_ledger(rig.folder) as of_successor:
+        assert MarkerStore(of_successor).own("shop", rig.epoch + 1) == rig.epoch + 1
+    with pytest.raises(Fenced, match="its owner's epoch is 2"):
         acknowledge(rig, listener, token.token)
-    assert MarkerStore(rig.ledger).load("shop", "app") == newer
+    assert MarkerStore(rig.ledger).load("shop", "app") == {}
+    with pytest.raises(Fenced):
+        rig.publisher.dead.bury("shop", "app", to_ipc(rows(range(1, 2))), ["boom"], 1)
+    assert rig.publisher.dead.count("shop", "app") == 0
+
+
+def test_an_owner_is_newer_than_all_before_it_even_if_claims_are_counted_from_one_again(rig: Rig) -> None:
+    assert MarkerStore(rig.ledger).own("shop", 7) == 7
+    assert MarkerStore(rig.ledger).own("shop", 1) == 8
+    assert MarkerStore(rig.ledger).own("other", 1) == 1
+
+
+def test_the_others_go_on_while_a_new_application_waits_for_the_log(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    listener.sequences(3)
+    asked, answered = threading.Event(), threading.Event()
+    bounds = rig.source.bounds
+
+    def slow_bounds() -> Bounds:
+        asked.set()
+        assert answered.wait(DEADLINE_S)
+        return bounds()
+
+    monkeypatch.setattr(rig.source, "bounds", slow_bounds)
+    newcomer = threading.Thread(target=rig.subscribe, args=("newcomer",))
+    newcomer.start()
+    try:
+        assert asked.wait(DEADLINE_S)
+        rig.publisher.tick()
+        assert [one.name for one in rig.publisher.applications()] == ["app"]
+        assert rig.subscribe(subscriber="another").stream.standby
+    finally:
+        answered.set()
+        newcomer.join()
+    assert [one.name for one in rig.publisher.applications()] == ["app", "newcomer"]
+
+
+def test_a_letter_of_another_history_replaces_the_one_at_its_position(rig: Rig) -> None:
+    dead = rig.publisher.dead
+    assert dead.bury("shop", "app", to_ipc(rows(range(1, 2))), ["boom"], 1) == 1
+    assert dead.bury("shop", "app", to_ipc(rows(range(1, 2), size_bytes=99)), ["bang"], 2) == 0
+    ((letter,), count) = dead.list("shop", "app", 10)
+    _, update = dead.show("shop", "app", letter.letter)
+    assert (count, letter.error, letter.attempts) == (1, "bang", 2)
+    assert update == to_ipc(rows(range(1, 2), size_bytes=99))
 
 
 def test_flows_of_a_silent_subscriber_move_only_after_its_lease(rig: Rig) -> None:
@@ -223,7 +270,7 @@ def test_what_fails_for_one_application_does_not_end_the_others_leases(
     first, other = rig.subscribe("broken"), rig.subscribe("sound")
     standby = rig.subscribe("broken", subscriber="two")
 
-    def resume(source: MemorySource, markers: object) -> None:
+    def resume(*_: object) -> None:
         raise OSError("no such device")
 
     monkeypatch.setattr("tailrace.publisher.dataset.resume", resume)

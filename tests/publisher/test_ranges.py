@@ -6,10 +6,12 @@ import threading
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
+from tailrace.errors import LogDiverged
 from tailrace.publisher.ranges import read_range
 from tailrace.testing.memory_source import MemorySource
-from tailrace.updates.position import Position
+from tailrace.updates.position import START, Position
 from tailrace.wire.messages import Heartbeat, ReadRange, Updates
 
 
@@ -39,3 +41,13 @@ def test_a_range_that_ends_past_the_head_waits_with_heartbeats() -> None:
         batch, message = next(parcels)
     assert batch.column("sequence").to_pylist() == [4, 5]
     assert list(parcels) == []
+
+
+def test_a_place_of_another_history_is_no_place_in_this_one() -> None:
+    source = MemorySource(era=1)
+    source.append(3)
+    for ask in (ReadRange(dataset="shop", after=Position(0, 2)), ReadRange(dataset="shop", until=Position(2, 2))):
+        with pytest.raises(LogDiverged, match="the log is in era 1 now"):
+            next(read_range(source, ask, threading.Event()))
+    batch, _ = next(read_range(source, ReadRange(dataset="shop", after=START), threading.Event()))
+    assert batch.column("sequence").to_pylist() == [1, 2, 3]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.errors import LogBehind
+from tailrace.errors import LogBehind, LogDiverged, Unavailable
 from tailrace.publisher.resume import after, of_shards, resume, without
 from tailrace.testing.memory_source import MemorySource, rows
 from tailrace.updates.position import START, Checkpoint, Marker, Position, Witness
@@ -96,3 +96,23 @@ def test_after_keeps_exactly_the_rows_past_a_position(runs: list[int], sequence:
     kept = after(updates, Position(0, sequence, index))
     found = list(zip(kept.column("sequence").to_pylist(), kept.column("index").to_pylist(), strict=True))
     assert found == [place for place in places if place > (sequence, index)]
+
+
+@pytest.mark.parametrize(
+    ("marker", "kind"), [(at(8, history=9), LogDiverged), (at(11), LogBehind)], ids=["another record", "a shorter log"]
+)
+def test_a_fork_in_the_current_era_is_told_to_whoever_can_raise_it(
+    source: MemorySource, marker: Checkpoint, kind: type[LogDiverged]
+) -> None:
+    forks: list[LogDiverged] = []
+    with pytest.raises(Unavailable, match="opened anew"):
+        resume(source, {0: Marker(marker, (at(2),))}, forks.append)
+    (fork,) = forks
+    assert type(fork) is kind
+
+
+def test_a_fork_of_an_older_era_needs_no_new_one(source: MemorySource) -> None:
+    source.era = 1
+    forks: list[LogDiverged] = []
+    found = resume(source, {0: Marker(at(8, history=9), (at(2),))}, forks.append)
+    assert (found.position, forks) == (Position(1, 2), [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 import time
@@ -192,3 +193,53 @@ def test_letters_are_loaded_when_their_turn_comes_and_leave_room_for_updates(rig
     assert listener.next(Redelivery)[1] == Redelivery(letters=[0])
     assert listener.next(Updates)[0].column("sequence").to_pylist() == [1, 2, 3]
     assert len(loaded) == 1
+
+
+class Taker:
+    """A subscriber that takes as much as it is told to, and notes what it got and which caravans brought it."""
+
+    def __init__(self, rig: Rig, application: str) -> None:
+        self.listener = rig.subscribe(application)
+        self.sequences: list[int] = []
+        self.caravans: set[str] = set()
+        self.moved_off = 0
+
+    def take(self, messages: int) -> None:
+        for _ in range(messages):
+            batch, _ = next(self.listener._messages)
+            self.sequences += batch.column("sequence").to_pylist()
+            stream = self.listener.stream
+            self.caravans.add(stream.riding)
+            self.moved_off += stream.moved_off
+
+    def take_until(self, sequence: int) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not self.sequences or self.sequences[-1] < sequence:
+            assert time.monotonic() < deadline, self.sequences[-3:]
+            self.take(1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_stream_that_leaves_its_caravan_and_boards_again_gets_everything_once_and_in_order(
+    rig: Rig, seed: int
+) -> None:
+    patient(rig, window_bytes=64 << 10, batch_bytes=8 << 10, heartbeat_s=0.01, marker_interval_s=3600.0)
+    chance = random.Random(seed)
+    fast, slow = Taker(rig, "fast"), Taker(rig, "slow")
+    fast.take(1)
+    slow.take(1)
+    for _ in range(12):
+        for _ in range(chance.randrange(10, 30)):
+            rig.source.append(chance.randrange(1, 9), size_bytes=400)
+        fast.take_until(rig.source.bounds().through.sequence)
+        slow.take(chance.randrange(6))
+        if chance.random() < 0.4:
+            slow.take_until(rig.source.bounds().through.sequence)
+            slow.take(2)  # at the head it looks for the lead
+    head = rig.source.bounds().through.sequence
+    for taker in (fast, slow):
+        taker.take_until(head)
+        assert taker.sequences == list(range(1, head + 1))
+    assert slow.moved_off > 0
+    assert len(slow.caravans - {""}) > 1
+    assert slow.listener.stream.riding == fast.listener.stream.riding, "it came back to the lead"

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 import tailrace
-from tailrace.errors import LogCorrupt, UrlInvalid
+from tailrace.errors import DataLost, LogCorrupt, UrlInvalid
 from tailrace.subscriber import StopSubscription
 from tailrace.subscriber.streaming import _HandOver
-from tailrace.testing.scripted_publisher import ScriptedPublisher, updates
+from tailrace.testing.scripted_publisher import LINE, ScriptedPublisher, updates
 from tailrace.updates.batch import UpdateBatch
 from tailrace.updates.position import Position
-from tailrace.wire.messages import Acknowledge, Alive, Leave
+from tailrace.wire.messages import Acknowledge, Alive, DataLoss, Leave
 
 BATCH = UpdateBatch(updates((0, 1)), "shop", 1, Position(0, 1))
 
@@ -150,3 +150,45 @@ def test_the_event_loop_stays_free_while_a_batch_is_awaited(publisher: ScriptedP
         return turns
 
     assert asyncio.run(consume()) == 100
+
+
+LOST = DataLoss(2, LINE, [0], Position(0, 3), Position(0, 7), "the log was truncated")
+
+
+async def lost(publisher: ScriptedPublisher) -> None:
+    """Three updates, then a loss, then two more."""
+    session = await asyncio.to_thread(publisher.subscriber)
+    session.open()
+    session.send(updates((0, 1), (0, 2), (0, 3)))
+    session.say(LOST)
+    session.send(updates((0, 8), (0, 9)))
+
+
+def test_a_loss_is_raised_behind_what_came_before_it_and_is_not_acknowledged(publisher: ScriptedPublisher) -> None:
+    async def consume() -> None:
+        opening = asyncio.create_task(lost(publisher))
+        batches = tailrace.stream(publisher.url, application="cache")
+        assert sequences(await anext(batches)) == [1, 2, 3]
+        with pytest.raises(DataLost, match=r"\(0:3:0, 0:7:0\] of shard 0 is lost: the log was truncated"):
+            await anext(batches)
+        await opening
+
+    asyncio.run(consume())
+    publisher.heard(Leave)
+    assert [each for each in publisher.heard_all if isinstance(each, Acknowledge) and each.token == 2] == []
+
+
+def test_a_consumer_that_hears_of_losses_goes_on_behind_them(publisher: ScriptedPublisher) -> None:
+    told: list[tuple[int, Position, Position, str]] = []
+
+    async def consume() -> None:
+        opening = asyncio.create_task(lost(publisher))
+        batches = tailrace.stream(publisher.url, application="cache", on_data_loss=lambda *loss: told.append(loss))
+        assert sequences(await anext(batches)) == [1, 2, 3]
+        assert sequences(await anext(batches)) == [8, 9]
+        await batches.aclose()  # type: ignore[attr-defined]
+        await opening
+
+    asyncio.run(consume())
+    assert told == [(0, Position(0, 3), Position(0, 7), "the log was truncated")]
+    assert publisher.heard(Acknowledge, such=lambda each: each.token == 2)

@@ -19,12 +19,11 @@ from tailrace.errors import Unavailable
 from tailrace.publisher.applications import ApplicationRecord
 from tailrace.publisher.dataset import DatasetPublisher
 from tailrace.publisher.dead import DeadLetters
-from tailrace.publisher.ledger import open_ledger
+from tailrace.publisher.ledger import Ledger, open_ledger
 from tailrace.publisher.markers import MarkerStore
 from tailrace.publisher.publisher import Publisher
 from tailrace.publisher.settings import PublisherSettings
 from tailrace.runtime.clock import SYSTEM_CLOCK
-from tailrace.runtime.sqlite import Database
 from tailrace.sources.interface import LogBatch
 from tailrace.sources.rocksdb.source import RocksDBSource
 from tailrace.store.engine import Store
@@ -73,7 +72,7 @@ class PublishingRole:
         self._stores: dict[str, Store] = {}
         self._sources: dict[str, GatedSource] = {}
         self._publishers: dict[str, DatasetPublisher] = {}
-        self._ledger: Database | None = None
+        self._ledger: Ledger | None = None
         self._publisher: Publisher | None = None
         self._server: Server | None = None
 
@@ -140,7 +139,7 @@ class PublishingRole:
             self._ledger.close()
 
 
-def _dataset_publisher(name: str, source: GatedSource, ledger: Database) -> DatasetPublisher:
+def _dataset_publisher(name: str, source: GatedSource, ledger: Ledger) -> DatasetPublisher:
     return DatasetPublisher(
         name,
         source.shards,

@@ -2,7 +2,8 @@
 
 The reader thread appends what it reads to a bounded *window* of recent batches. Each rider has a place in the window
 and takes what comes next at its own pace, so that the window is every rider's bounded queue at once, and a batch is
-held in memory once however many ride. Filters run once per distinct filter and batch, by whoever needs it first.
+held in memory once however many ride. Filters run once per distinct filter and batch, by whoever needs it first; what
+they found is kept as a bit per row, and the rows that pass are copied for as long as some stream sends them.
 
 When the window is full, its oldest batches go, unless a rider still needs them. Then the reader waits: a replay runs as
 fast as its riders take it. A laggard may keep others waiting, but not for long: one that takes nothing for `patience_s`
@@ -22,13 +23,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
 from tailrace.errors import TailraceError
 from tailrace.runtime.clock import Clock
 from tailrace.sources.interface import LogBatch, Source
-from tailrace.updates.filters import Filter, FilterSet, Lookups
+from tailrace.updates.filters import Filter, FilterSet, Lookups, picked
 from tailrace.updates.position import Position
 
 log = logging.getLogger(__name__)
@@ -43,7 +45,7 @@ class Entry:
     `filters` are those of the riders at the time: asked for one of them, the batch is searched for all at once.
     """
 
-    __slots__ = ("_filters", "_lock", "_lookups", "_selected", "after", "batch", "size_bytes")
+    __slots__ = ("_filters", "_lock", "_lookups", "_masks", "_selected", "after", "batch", "size_bytes")
 
     def __init__(self, after: Position, batch: LogBatch, filters: FilterSet = NO_FILTERS) -> None:
         self._filters = filters
@@ -52,24 +54,33 @@ class Entry:
         self.size_bytes = batch.updates.get_total_buffer_size() + ENTRY_OVERHEAD_BYTES
         self._lock = threading.Lock()
         self._lookups: Lookups | None = None
-        self._selected: dict[Filter, pa.RecordBatch] = {}
+        self._masks: dict[Filter, pa.BooleanArray] = {}
+        self._selected: WeakValueDictionary[Filter, pa.RecordBatch] = WeakValueDictionary()
 
     @property
     def through(self) -> Position:
         return self.batch.through
 
     def select(self, filter: Filter | None) -> pa.RecordBatch:
-        """The rows that pass; computed once per distinct filter, look-ups shared between filters."""
+        """The rows that pass; shared with whoever holds the same ones just now."""
         updates = self.batch.updates
-        if filter is None or not updates.num_rows:
+        if filter is None or not updates.num_rows or filter.passes_everything:
             return updates
         with self._lock:
             found = self._selected.get(filter)
             if found is None:
-                if self._lookups is None:
-                    self._lookups = self._filters.lookups(updates)
-                found = self._selected[filter] = filter.select(updates, self._lookups)
+                found = self._selected[filter] = picked(updates, self._mask(filter))
             return found
+
+    def _mask(self, filter: Filter) -> pa.BooleanArray:
+        """Computed once per distinct filter, look-ups shared between those of the riders."""
+        mask = self._masks.get(filter)
+        if mask is None:
+            self._lookups = self._lookups or self._filters.lookups(self.batch.updates)
+            mask = self._masks[filter] = filter.mask(self.batch.updates, self._lookups)
+            if len(self._masks) >= len(self._filters):
+                self._lookups = None
+        return mask
 
 
 @dataclass(slots=True, eq=False)

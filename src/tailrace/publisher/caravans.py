@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tailrace.errors import LogDiverged, LogTruncated, TailraceError
 from tailrace.publisher.caravan import Caravan, Patience, Rider, ahead
-from tailrace.publisher.resume import Loss, resume
+from tailrace.publisher.resume import Loss, OnFork, resume
 from tailrace.publisher.settings import PublisherSettings
 from tailrace.runtime.clock import Clock
 from tailrace.sources.interface import Source
@@ -45,8 +45,11 @@ class Caravans:
     Looking a place up may take long: who finds it held for a while goes on with heartbeats and comes back.
     """
 
-    def __init__(self, source: Source, settings: PublisherSettings, clock: Clock) -> None:
+    def __init__(
+        self, source: Source, settings: PublisherSettings, clock: Clock, on_fork: OnFork | None = None
+    ) -> None:
         self._source = source
+        self._on_fork = on_fork
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
@@ -100,7 +103,7 @@ class Caravans:
             stream.blocked_by = f"{self._settings.max_caravans} caravans are on their way (max_caravans)"
             return None
         try:
-            start = resume(self._source, dict.fromkeys(stream.shards, Marker(stream.read)))
+            start = resume(self._source, dict.fromkeys(stream.shards, Marker(stream.read)), self._on_fork)
         except TailraceError as error:
             self._fail(stream.sent, error)
             stream.blocked_by = str(error)

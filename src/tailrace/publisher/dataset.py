@@ -29,7 +29,7 @@ from tailrace.publisher.caravans import Caravans
 from tailrace.publisher.dead import DeadLetters
 from tailrace.publisher.markers import MarkerStore
 from tailrace.publisher.records import ApplicationRecords
-from tailrace.publisher.resume import Resumption, in_era, resume
+from tailrace.publisher.resume import OnFork, Resumption, in_era, resume
 from tailrace.publisher.settings import PublisherSettings
 from tailrace.publisher.stream import OpenToken, Stream
 from tailrace.runtime.clock import Clock
@@ -56,18 +56,21 @@ class DatasetPublisher:
         dead: DeadLetters,
         settings: PublisherSettings,
         clock: Clock,
+        on_fork: OnFork | None = None,
     ) -> None:
         self.dataset = dataset
         self.shards = tuple(range(shards))
         self.source = source
-        self.epoch = epoch
+        self.epoch = markers.own(dataset, epoch)
         self.dead = dead
-        self.caravans = Caravans(source, settings, clock)
+        self.caravans = Caravans(source, settings, clock, on_fork)
         self._records = records
         self._markers = markers
         self._settings = settings
         self._clock = clock
+        self._on_fork = on_fork
         self._lock = threading.RLock()
+        self._recording = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._applications: dict[str, Application] = {
             record.application: self._known(record) for record in records.of(dataset)
@@ -87,10 +90,7 @@ class DatasetPublisher:
         """A stream for this subscriber; it stands by while another one has the flows."""
         filter = Filter.parse(ask.filter) if ask.filter else None
         text = str(filter) if filter else None
-        with self._lock:
-            if self._closed:
-                raise Unavailable(reason="the publisher is shutting down")
-            application = self._applications.get(ask.application) or self._created(ask, text)
+        application = self._applications.get(ask.application) or self._created(ask, text)
         with application.lock:
             refuse_difference(application.record, text, ask.mode)
             if len(application.standbys) >= self._settings.max_standbys:
@@ -99,7 +99,10 @@ class DatasetPublisher:
                     f"already (max_standbys)"
                 )
             session = self._session(application, filter, ask.subscriber)
-            self._sessions[session.stream.session] = session
+            with self._lock:
+                if self._closed:
+                    raise Unavailable(reason="the publisher is shutting down")
+                self._sessions[session.stream.session] = session
             self._supersede(application, ask.subscriber)
             application.standbys.append(session)
             self._settle(application)
@@ -117,16 +120,21 @@ class DatasetPublisher:
     def declare(self, ask: Subscribe) -> None:
         """Makes the record of a configured application before its first subscriber comes; refuses one that differs."""
         text = str(Filter.parse(ask.filter)) if ask.filter else None
-        with self._lock:
-            application = self._applications.get(ask.application) or self._recorded(ask, text)
-            refuse_difference(application.record, text, ask.mode)
+        application = self._applications.get(ask.application) or self._recorded(ask, text)
+        refuse_difference(application.record, text, ask.mode)
 
     def _recorded(self, ask: Subscribe, filter: str | None) -> Application:
-        if len(self._applications) >= self._settings.max_applications:
-            raise Unavailable(reason=f"there are {len(self._applications)} applications already (max_applications)")
-        record = ApplicationRecord(self.dataset, ask.application, filter, ask.mode, self._start(ask.start))
-        application = self._known(self._records.create(record))
-        self._applications[ask.application] = application
+        """One new application at a time; what is there already goes on while its start is looked up in the log."""
+        with self._recording:
+            found = self._applications.get(ask.application)
+            if found is not None:
+                return found
+            if len(self._applications) >= self._settings.max_applications:
+                raise Unavailable(reason=f"there are {len(self._applications)} applications already (max_applications)")
+            record = ApplicationRecord(self.dataset, ask.application, filter, ask.mode, self._start(ask.start))
+            application = self._known(self._records.create(record))
+            with self._lock:
+                self._applications[ask.application] = application
         log.info("application %s of %s is new, from %s", ask.application, self.dataset, record.start)
         return application
 
@@ -256,7 +264,7 @@ class DatasetPublisher:
             if application.record.mode == "realtime":
                 start = Resumption(self.source.bounds().through, (), {})
             else:
-                start = resume(self.source, application.markers)
+                start = resume(self.source, application.markers, self._on_fork)
         except TailraceError as error:
             application.problem = str(error)
             log.warning("application %s cannot start: %s", application.name, error)
@@ -281,7 +289,7 @@ class DatasetPublisher:
             session.heard_at = self._clock.monotonic()
             moved = self._moved(application, session.stream, ask)
             if moved and application.record.mode != "realtime":
-                self._markers.save(self.dataset, application.name, moved, self.epoch)
+                self._markers.save(self.dataset, application.name, moved)
                 application.markers.update(moved)
             session.stream.close_token(ask.token)
 

@@ -14,9 +14,10 @@ from typing import Final
 import pyarrow as pa
 
 from tailrace.errors import NotFound, ProtocolMismatch
+from tailrace.publisher.ledger import Ledger
 from tailrace.publisher.stream import Letters
 from tailrace.runtime.clock import Clock
-from tailrace.runtime.sqlite import Database, Row
+from tailrace.runtime.sqlite import Row
 from tailrace.updates.position import Position
 from tailrace.updates.schema import UPDATE_SCHEMA, concat_updates
 from tailrace.wire.messages import DeadLetter
@@ -25,7 +26,8 @@ _BURY: Final = """
     INSERT INTO dead_letters (dataset, application, shard, era, sequence, position_index, table_name, operation, key,
         update_ipc, error, attempts, buried_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT DO UPDATE SET error = excluded.error, attempts = excluded.attempts, retrying = 0"""
+    ON CONFLICT DO UPDATE SET table_name = excluded.table_name, operation = excluded.operation, key = excluded.key,
+        update_ipc = excluded.update_ipc, error = excluded.error, attempts = excluded.attempts, retrying = 0"""
 _COLUMNS: Final = """letter, dataset, application, shard, era, sequence, position_index, table_name, operation, key,
     error, attempts, buried_at, retrying"""
 _OF: Final = "dataset = ? AND application = ?"
@@ -34,7 +36,7 @@ _OF: Final = "dataset = ? AND application = ?"
 class DeadLetters:
     """Letters of all applications of one publisher."""
 
-    def __init__(self, ledger: Database, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger
         self._clock = clock
 
@@ -45,7 +47,7 @@ class DeadLetters:
             raise ProtocolMismatch(reason=f"{rows.num_rows} dead letters came with {len(errors)} errors")
         now = self._clock.wall()
         before = self.count(dataset, application)
-        with self._ledger.transaction() as transaction:
+        with self._ledger.writing(dataset) as transaction:
             for row, error in enumerate(errors):
                 one = rows.slice(row, 1)
                 shard, era, sequence, index = (one.column(name)[0].as_py() for name in UPDATE_SCHEMA.names[:4])
@@ -77,7 +79,7 @@ class DeadLetters:
     def retry(self, dataset: str, application: str, letters: builtins.list[int] | None) -> builtins.list[int]:
         """Marks letters (all of them for None) for another try; returns those marked."""
         chosen = f"SELECT letter FROM dead_letters WHERE {_OF} AND retrying = 0 ORDER BY letter"
-        with self._ledger.transaction() as transaction:
+        with self._ledger.writing(dataset) as transaction:
             there = [row[0] for row in transaction.read(chosen, (dataset, application))]
             marked = there if letters is None else sorted(set(there) & set(letters))
             transaction.execute_many(
@@ -110,7 +112,7 @@ class DeadLetters:
 
     def settle(self, dataset: str, application: str, done: Sequence[int], failed: Mapping[int, str]) -> int:
         """Deletes what was processed and counts another attempt of what failed; returns how many are gone."""
-        with self._ledger.transaction() as transaction:
+        with self._ledger.writing(dataset) as transaction:
             gone = sum(
                 transaction.execute(f"DELETE FROM dead_letters WHERE {_OF} AND letter = ?", (dataset, application, one))
                 for one in done

@@ -1,20 +1,27 @@
-"""The file in which a publisher keeps what must outlive it: markers and dead letters, in its data folder."""
+"""The file in which a publisher keeps what must outlive it: markers and dead letters, in its data folder.
+
+Each dataset in it has one owner, the one with the greatest epoch. Every write names its owner's epoch within the
+transaction that makes it, so that a publisher which was stopped for longer than its claim lasted cannot write over what
+its successor has written since.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tailrace.runtime.sqlite import Database
+from tailrace.errors import Fenced
+from tailrace.runtime.sqlite import Database, Transaction
 
 FILE_NAME: Final = "publisher.sqlite"
 KIND: Final = "publisher"
 MIGRATIONS: Final = (
     (
+        "CREATE TABLE owners (dataset TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID",
         """CREATE TABLE markers (
-            dataset TEXT NOT NULL, application TEXT NOT NULL, shard INTEGER NOT NULL, epoch INTEGER NOT NULL,
-            marker BLOB NOT NULL,
+            dataset TEXT NOT NULL, application TEXT NOT NULL, shard INTEGER NOT NULL, marker BLOB NOT NULL,
             PRIMARY KEY (dataset, application, shard)
         ) WITHOUT ROWID""",
         """CREATE TABLE dead_letters (
@@ -30,6 +37,40 @@ MIGRATIONS: Final = (
 )
 
 
-def open_ledger(folder: Path, *, before_commit: Callable[[], None] | None = None) -> Database:
+class Ledger(Database):
+    """An open file, and the epochs in which this process owns datasets in it."""
+
+    def __init__(self, path: Path, before_commit: Callable[[], None] | None = None) -> None:
+        super().__init__(path, kind=KIND, migrations=MIGRATIONS, before_commit=before_commit)
+        self._epochs: dict[str, int] = {}
+
+    def own(self, dataset: str, claimed: int) -> int:
+        """Makes the caller the dataset's owner; returns its epoch, greater than every earlier owner's.
+
+        That is the epoch of its claim, unless whatever counts claims has lost its memory.
+        """
+        with self.transaction() as transaction:
+            epoch = max(claimed, _owner(transaction, dataset) + 1)
+            transaction.execute("INSERT OR REPLACE INTO owners (dataset, epoch) VALUES (?, ?)", (dataset, epoch))
+        self._epochs[dataset] = epoch
+        return epoch
+
+    @contextmanager
+    def writing(self, dataset: str) -> Iterator[Transaction]:
+        """A transaction of the dataset's owner; `Fenced` if there is a newer one."""
+        epoch = self._epochs[dataset]
+        with self.transaction() as transaction:
+            newest = _owner(transaction, dataset)
+            if newest != epoch:
+                raise Fenced(what=f"epoch {epoch} of {dataset!r}", reason=f"its owner's epoch is {newest}")
+            yield transaction
+
+
+def _owner(transaction: Transaction, dataset: str) -> int:
+    found = transaction.read_one("SELECT epoch FROM owners WHERE dataset = ?", (dataset,))
+    return int(found[0]) if found else 0
+
+
+def open_ledger(folder: Path, *, before_commit: Callable[[], None] | None = None) -> Ledger:
     """Opens or makes the file; `before_commit` is for tests that hold back its fsync or fill its disk."""
-    return Database(folder / FILE_NAME, kind=KIND, migrations=MIGRATIONS, before_commit=before_commit)
+    return Ledger(folder / FILE_NAME, before_commit)

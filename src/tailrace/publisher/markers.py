@@ -1,7 +1,6 @@
 """Where flows' markers are durable: one row per flow, fsynced before `save` returns.
 
-A marker carries the epoch of the publisher that wrote it. A writer with an older epoch than the row's was superseded by
-another owner, and is refused. A full disk raises `MarkersNotSaved`; markers then stand still, and nothing else does.
+A full disk raises `MarkersNotSaved`; markers then stand still, and nothing else does.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from typing import Final
 
 import msgspec
 
-from tailrace.errors import DatabaseFailed, Fenced, MarkersNotSaved
+from tailrace.errors import DatabaseFailed, MarkersNotSaved
+from tailrace.publisher.ledger import Ledger
 from tailrace.runtime.sqlite import Database
 from tailrace.updates.position import Marker, Position
 
@@ -19,15 +19,18 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Marker).decode
 
 _SAVE: Final = """
-    INSERT INTO markers (dataset, application, shard, epoch, marker) VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT (dataset, application, shard) DO UPDATE SET epoch = excluded.epoch, marker = excluded.marker"""
+    INSERT OR REPLACE INTO markers (dataset, application, shard, marker) VALUES (?, ?, ?, ?)"""
 
 
 class MarkerStore:
     """Markers of all datasets of one publisher."""
 
-    def __init__(self, ledger: Database) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+
+    def own(self, dataset: str, claimed: int) -> int:
+        """Makes the caller the only one who may write what belongs to a dataset; returns its epoch."""
+        return self._ledger.own(dataset, claimed)
 
     def load(self, dataset: str, application: str) -> dict[int, Marker]:
         """By shard; a flow that was never acknowledged has none."""
@@ -36,16 +39,11 @@ class MarkerStore:
         )
         return {shard: _decode(marker) for shard, marker in rows}
 
-    def save(self, dataset: str, application: str, markers: Mapping[int, Marker], epoch: int) -> None:
+    def save(self, dataset: str, application: str, markers: Mapping[int, Marker]) -> None:
         """Durable when it returns; all of them or none."""
-        rows = [(dataset, application, shard, epoch, _encode(marker)) for shard, marker in markers.items()]
+        rows = [(dataset, application, shard, _encode(marker)) for shard, marker in markers.items()]
         try:
-            with self._ledger.transaction() as transaction:
-                newest = transaction.read_one(
-                    "SELECT max(epoch) FROM markers WHERE dataset = ? AND application = ?", (dataset, application)
-                )
-                if newest and newest[0] is not None and newest[0] > epoch:
-                    raise Fenced(what=f"epoch {epoch}", reason=f"markers of {application!r} are at epoch {newest[0]}")
+            with self._ledger.writing(dataset) as transaction:
                 transaction.execute_many(_SAVE, rows)
         except DatabaseFailed as error:
             raise MarkersNotSaved(path=str(self._ledger.path), reason=str(error)) from error

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from tailrace.errors import LogDiverged
 from tailrace.publisher.resume import after as after_position
 from tailrace.publisher.resume import in_era
 from tailrace.publisher.stream import Parcel
@@ -27,8 +28,8 @@ HEARTBEAT_S = 1.0
 def read_range(source: Source, ask: ReadRange, stop: threading.Event) -> Iterator[Parcel]:
     """What the log holds in (after, until], filtered; past the head too if asked to follow, with heartbeats there."""
     bounds = source.bounds()
-    start = bounds.after if ask.after is None else in_era(ask.after, source.era)
-    until = None if ask.follow else (bounds.through if ask.until is None else in_era(ask.until, source.era))
+    start = bounds.after if ask.after is None else _of_this_history(source, ask.after)
+    until = None if ask.follow else (bounds.through if ask.until is None else _of_this_history(source, ask.until))
     filter = Filter.parse(ask.filter) if ask.filter else None
     if until is not None and start >= until:
         return
@@ -48,6 +49,16 @@ def read_range(source: Source, ask: ReadRange, stop: threading.Event) -> Iterato
         yield updates, Updates(line=source.line, through=through)
         if until is not None and batch.through >= until:
             return
+
+
+def _of_this_history(source: Source, asked: Position) -> Position:
+    """The place asked for; refused if it lies in another era, whose log is not the one that would be read.
+
+    Position 0 stands for the beginning of any history.
+    """
+    if asked.era == source.era or asked.sequence == 0:
+        return in_era(asked, source.era)
+    raise LogDiverged(line=source.line, marker=asked, reason=f"the log is in era {source.era} now; ask from its start")
 
 
 def _batches(source: Source, start: Position, stop: threading.Event, *, follow: bool) -> Iterator[LogBatch | None]:

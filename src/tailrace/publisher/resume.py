@@ -3,19 +3,20 @@
 Usually that is the least marker, and the rows that flows further ahead already have are masked out until the last of
 them is reached. When the log no longer holds what follows a marker, or its history forked, reading resumes at the
 oldest position, or at the last checkpoint that both histories share, and what lies between is a loss that the
-application is told of.
+application is told of. A fork that is found in the current era raises it first, where whoever runs the publisher can
+do that: positions of two histories must not be mistaken for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.errors import LogBehind, LogDiverged, LogTruncated
+from tailrace.errors import LogBehind, LogDiverged, LogTruncated, Unavailable
 from tailrace.sources.interface import Source
 from tailrace.updates.position import START, Checkpoint, Marker, Position
 
@@ -45,15 +46,21 @@ class Resumption:
     already: Mapping[int, Position]
 
 
-def resume(source: Source, markers: Mapping[int, Marker]) -> Resumption:
-    """Decides for all the flows of a stream at once; flows that share a marker share its look-up in the log."""
+OnFork = Callable[[LogDiverged], None]  # raises the era, and has the log opened anew in it
+
+
+def resume(source: Source, markers: Mapping[int, Marker], on_fork: OnFork | None = None) -> Resumption:
+    """Decides for all the flows of a stream at once; flows that share a marker share its look-up in the log.
+
+    Without `on_fork`, a fork is taken as it is found: the log goes on in its era, behind a loss.
+    """
     starts: dict[int, Position] = {}
     losses: list[Loss] = []
     by_marker: dict[Marker, list[int]] = {}
     for shard, marker in markers.items():
         by_marker.setdefault(marker, []).append(shard)
     for marker, shards in by_marker.items():
-        position, loss = _resume_one(source, marker, tuple(shards))
+        position, loss = _resume_one(source, marker, tuple(shards), on_fork)
         starts.update(dict.fromkeys(shards, position))
         if loss:
             losses.append(loss)
@@ -62,10 +69,12 @@ def resume(source: Source, markers: Mapping[int, Marker]) -> Resumption:
     return Resumption(least, tuple(losses), already)
 
 
-def _resume_one(source: Source, marker: Marker, shards: tuple[int, ...]) -> tuple[Position, Loss | None]:
+def _resume_one(
+    source: Source, marker: Marker, shards: tuple[int, ...], on_fork: OnFork | None
+) -> tuple[Position, Loss | None]:
     """Tries the marker, then the checkpoints before it, newest first; the log's oldest position is the last resort.
 
-    A log of the same era that ends before the marker is not a fork: its datastore is behind, and is waited for.
+    Without `on_fork`, a log of the same era that ends before the marker is waited for: its datastore may be behind.
     """
     reason = ""
     for checkpoint in (marker.checkpoint, *marker.earlier):
@@ -75,11 +84,12 @@ def _resume_one(source: Source, marker: Marker, shards: tuple[int, ...]) -> tupl
             continue
         try:
             source.locate(Marker(Checkpoint(here, checkpoint.witness)))
-        except LogBehind as error:
-            if here == checkpoint.position:
-                raise
-            reason = reason or str(error)
         except LogDiverged as error:
+            if here == checkpoint.position and on_fork is not None:
+                on_fork(error)
+                raise Unavailable(reason=f"the log is opened anew: {error}") from error
+            if here == checkpoint.position and isinstance(error, LogBehind):
+                raise
             reason = reason or str(error)
         except LogTruncated as error:
             oldest = max(source.bounds().after, here)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from tailrace.errors import DatabaseBusy, DatabaseFailed, DatabaseFull, VersionTooNew
 from tailrace.runtime.clock import SYSTEM_CLOCK, Deadline
@@ -114,7 +114,7 @@ class Database:
             self._reader.close()
             self._writer.close()
 
-    def __enter__(self) -> Database:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

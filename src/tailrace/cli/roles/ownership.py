@@ -1,8 +1,9 @@
 """A publisher's claim on its datasets: one owner at a time, each with a greater epoch than the one before.
 
 The claim hangs on a session whose lease is lost when the process was stopped for too long. Then the names are claimed
-anew. If an epoch follows the old one at once, nobody owned the dataset in between, and nothing that this process knows
-has changed: it goes on. (Its old epoch stays its own: nobody else was ever given it, and all later ones are greater.)
+anew, at once or not at all: while somebody else has them, this process must not go on as if it did. If an epoch follows
+the old one at once, nobody owned the dataset in between, and nothing that this process knows has changed: it goes on.
+(Its old epoch stays its own: nobody else was ever given it, and all later ones are greater.)
 Otherwise another publisher was the owner for a while, and what this one holds in memory is out of date: it starts over.
 """
 
@@ -35,7 +36,7 @@ class Ownership:
         self._coordinator = assembly.coordinator()
         self._datasets = tuple(datasets)
         self._changed = Event()
-        self._session, self._claims = self._claimed()
+        self._session, self._claims = self._claimed(CLAIM_PATIENCE_S)
         self._epochs = {dataset: claim.epoch for dataset, claim in self._claims.items()}
         self._workers = Workers("ownership", clock=assembly.clock)
         assembly.stack.callback(self._close)
@@ -46,19 +47,19 @@ class Ownership:
         """The epoch of the first claim, which stays this owner's however often it claims anew."""
         return self._epochs[dataset]
 
-    def _claimed(self) -> tuple[Session, dict[str, Claim]]:
+    def _claimed(self, patience_s: float) -> tuple[Session, dict[str, Claim]]:
         session = self._coordinator.open_session(f"{socket.gethostname()}:{os.getpid()}")
         session.on_lost(self._changed.set)
         try:
-            return session, {dataset: self._claim(session, dataset) for dataset in self._datasets}
+            return session, {dataset: self._claim(session, dataset, patience_s) for dataset in self._datasets}
         except BaseException:
             session.close()
             raise
 
-    def _claim(self, session: Session, dataset: str) -> Claim:
-        """Waits for the last owner to be gone, as long as its lease may take."""
+    def _claim(self, session: Session, dataset: str, patience_s: float) -> Claim:
+        """Waits for the last owner to be gone, as long as its lease may take at the start."""
         name = f"publisher/{dataset}"
-        deadline = Deadline(CLAIM_PATIENCE_S, self._assembly.clock)
+        deadline = Deadline(patience_s, self._assembly.clock)
         watch = self._coordinator.watch(Topic("claim", name))
         try:
             while not self._assembly.stopping.is_set():
@@ -86,7 +87,7 @@ class Ownership:
                 return
             before = self._claims
             try:
-                self._session, now = self._claimed()
+                self._session, now = self._claimed(patience_s=0.0)
             except TailraceError as error:
                 self._assembly.restart(f"the claims were lost and not had again: {error}")
                 return

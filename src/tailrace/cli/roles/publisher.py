@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tailrace.cli.configuration import Configuration
 from tailrace.cli.roles.assembly import PUBLISHER_FOLDER, Assembly
+from tailrace.cli.roles.eras import fork_handler
 from tailrace.cli.roles.ownership import Ownership
-from tailrace.cli.roles.sources import open_source
+from tailrace.cli.roles.sources import era_is_kept_here, open_source, source_url
 from tailrace.publisher.dataset import DatasetPublisher
 from tailrace.publisher.dead import DeadLetters
 from tailrace.publisher.ledger import open_ledger
@@ -31,16 +32,19 @@ def open_publisher(assembly: Assembly, address: str, own_store: Store | None) ->
     )
     datasets = []
     for name, settings in configuration.dataset.items():
+        url = source_url(assembly, name, settings, own_store)
+        source = open_source(assembly, name, settings, own_store)
         publisher = DatasetPublisher(
             name,
             settings.shards,
-            open_source(assembly, name, settings, own_store),
+            source,
             epoch=ownership.epoch(name),
             records=records,
             markers=markers,
             dead=dead,
             settings=configuration.publisher,
             clock=assembly.clock,
+            on_fork=fork_handler(assembly, source) if era_is_kept_here(url) else None,
         )
         assembly.stack.callback(publisher.close)
         _declare(configuration, publisher)

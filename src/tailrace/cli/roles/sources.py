@@ -50,6 +50,11 @@ def source_url(assembly: Assembly, dataset: str, settings: DatasetSettings, own_
     return f"{scheme}://{configuration.store.listen}/{dataset}"
 
 
+def era_is_kept_here(url: str) -> bool:
+    """Whether this node decides which era the log is in; of a store in another process that one does."""
+    return not url or url.startswith("rocksdb://")
+
+
 def _own(assembly: Assembly, dataset: str, settings: DatasetSettings, store: Store) -> Source:
     return RocksDBSource(
         store.path,

@@ -4,7 +4,7 @@ A filter is an OR of ANDs of basic filters: a key exists, equals a value, lies i
 regular expression), or the negation of one. It is evaluated over a whole batch at once.
 """
 
-from tailrace.updates.filters.filter import Filter, FilterSet
+from tailrace.updates.filters.filter import Filter, FilterSet, picked
 from tailrace.updates.filters.lookups import Lookups
 from tailrace.updates.filters.syntax import (
     And,
@@ -35,4 +35,5 @@ __all__ = [
     "Matches",
     "Not",
     "Or",
+    "picked",
 ]

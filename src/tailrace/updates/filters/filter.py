@@ -85,17 +85,24 @@ class Filter:
 
     def select(self, batch: pa.RecordBatch, lookups: Lookups | None = None) -> pa.RecordBatch:
         """The rows that pass; the batch itself if all do."""
-        if self.passes_everything:
-            return batch
-        mask = self.mask(batch, lookups)
-        return batch if mask.true_count == batch.num_rows else batch.filter(mask)
+        return batch if self.passes_everything else picked(batch, self.mask(batch, lookups))
+
+
+def picked(batch: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
+    """The rows that a mask names; the batch itself if those are all."""
+    return batch if mask.true_count == batch.num_rows else batch.filter(mask)
 
 
 class FilterSet:
     """Filters that will be asked about the same batches: the first answer over a batch finds those of all of them."""
 
     def __init__(self, filters: Iterable[Filter]) -> None:
+        filters = tuple(filters)
+        self._count = len(filters)
         self._joined = Joined(one._program for one in filters if one._program is not None)
+
+    def __len__(self) -> int:
+        return self._count
 
     def lookups(self, batch: pa.RecordBatch) -> Lookups:
         """What these filters' masks over the batch share; other filters may share it too."""
