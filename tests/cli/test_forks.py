@@ -1,0 +1,120 @@
+"""A log that another history took the place of, under the same identity: found by its witness, told in a new era."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+from rocksdict import Options, Rdict
+
+from tailrace.cli.configuration import Configuration, DatasetSettings, NodeSettings
+from tailrace.cli.roles.assembly import Assembly
+from tailrace.cli.roles.publisher import open_publisher
+from tailrace.publisher.settings import PublisherSettings
+from tailrace.updates.position import Position
+from tailrace.wire.messages import Acknowledge, DataLoss, Subscribe, Token
+
+
+def database(folder: Path) -> Rdict:
+    options = Options(raw_mode=True)
+    options.set_wal_ttl_seconds(3600)
+    return Rdict(str(folder), options=options)
+
+
+def write(into: Rdict, count: int, value: bytes) -> None:
+    """One sequence number for each."""
+    for number in range(count):
+        into[b"k%d" % number] = value
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Configuration:
+    return Configuration(
+        node=NodeSettings(data_folder=tmp_path / "data"),
+        dataset={"shop": DatasetSettings(source=f"rocksdb://{tmp_path / 'db'}", shards=1)},
+        publisher=PublisherSettings(heartbeat_s=0.02, marker_interval_s=0.001),
+    )
+
+
+class Role:
+    """One build of the publisher role, and its only subscriber."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.assembly = Assembly(configuration, Event())
+        self.publisher = open_publisher(self.assembly, "127.0.0.1:7400", None).datasets[0]
+        ask = Subscribe(dataset="shop", application="app", subscriber="one", start="earliest")
+        self.stream = self.publisher.subscribe(ask)
+        self._messages = self.stream.messages()
+
+    def acknowledge_through(self, sequence: int) -> None:
+        """What came until a token at `sequence`, which is acknowledged as all before it are."""
+        while True:
+            _, message = next(self._messages)
+            if isinstance(message, Token):
+                ask = Acknowledge(session=self.stream.session, epoch=self.publisher.epoch, token=message.token)
+                self.publisher.acknowledge(ask)
+                if message.checkpoint.position.sequence >= sequence:
+                    return
+
+    def updates(self, through: int) -> list[tuple[int, int]]:
+        """(era, sequence) of each update up to a sequence number."""
+        found: list[tuple[int, int]] = []
+        while not found or found[-1][1] < through:
+            batch, _ = next(self._messages)
+            found += zip(batch.column("era").to_pylist(), batch.column("sequence").to_pylist(), strict=True)
+        return found
+
+    def loss(self) -> DataLoss:
+        while True:
+            _, message = next(self._messages)
+            if isinstance(message, DataLoss):
+                return message
+
+    def close(self) -> None:
+        self._messages.close()
+        self.assembly.stack.close()
+
+
+@pytest.fixture
+def start(configuration: Configuration) -> Iterator[Callable[[], Role]]:
+    running: list[Role] = []
+
+    def begin() -> Role:
+        running.append(Role(configuration))
+        return running[-1]
+
+    yield begin
+    for role in running:
+        role.close()
+
+
+def test_a_restored_history_that_has_grown_since_goes_on_in_a_new_era(
+    tmp_path: Path, start: Callable[[], Role]
+) -> None:
+    folder, backup = tmp_path / "db", tmp_path / "backup"
+    first = database(folder)
+    write(first, 5, b"first")
+    role = start()
+    role.acknowledge_through(5)
+    shutil.copytree(folder, backup)
+    write(first, 5, b"lost")
+    role.acknowledge_through(10)
+    role.close()
+    first.close()
+    restored = database(backup)
+    write(restored, 10, b"another")
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+    restored.close()
+
+    found_out = start()
+    assert found_out.assembly.stopping.is_set(), "the role is to start over"
+    assert "another history" in found_out.assembly.restart_reason
+    found_out.close()
+    role = start()
+    loss = role.loss()
+    assert (loss.after, loss.until) == (Position(1, 5), Position(0, 10))
+    assert role.updates(15) == [(1, sequence) for sequence in range(6, 16)]
