@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 import signal
-from threading import Event, current_thread
+import sys
+from threading import Event, Thread, current_thread, get_ident
+from traceback import walk_stack
 
 import pytest
 
@@ -67,6 +69,26 @@ def test_a_signal_drains(number: signal.Signals) -> None:
         os.kill(os.getpid(), number)
         assert stop.wait(5)
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_drains_that_the_main_thread_sleeps_through() -> None:
+    """Another thread takes the signal while the main thread blocks, so that nothing makes it run a Python handler."""
+    stop = Event()
+    main = get_ident()
+
+    def waits() -> bool:
+        """Whether the main thread is in the wait below, and not still in `Thread.start`."""
+        callers = [frame.f_code.co_name for frame, _ in walk_stack(sys._current_frames()[main])]
+        return callers[:2] == ["wait", "wait"] and callers[2] != "start"
+
+    def take_one() -> None:
+        while not waits():
+            os.sched_yield()
+        signal.pthread_kill(get_ident(), signal.SIGTERM)
+
+    with drain_on_signals(stop):
+        Thread(target=take_one).start()
+        assert stop.wait(5)
 
 
 def test_a_second_signal_interrupts() -> None:

@@ -4,9 +4,10 @@
 asked to stop, the role is no longer ready, and `join` raises what happened. Threads are daemons: a thread that is stuck
 in a call cannot keep a process alive that has reported it.
 
-A signal handler runs between two bytecodes of the main thread, which may at that moment hold the lock of the very event
-that the handler wants to set. `drain_on_signals` therefore only writes a byte into a pipe; a thread reads it and
-sets the event.
+A Python signal handler runs between two bytecodes of the main thread, which may at that moment hold the lock of the
+very event that the handler wants to set, or be about to block for good, with the signal already behind it. So
+`drain_on_signals` has the interpreter write each signal into a pipe as it arrives; a thread reads it and sets the
+event.
 """
 
 from __future__ import annotations
@@ -106,24 +107,26 @@ def drain_on_signals(
     os.set_blocking(writing, False)
     came = 0
 
-    def note(number: int, _frame: object) -> None:
+    def note(_number: int, _frame: object) -> None:
         nonlocal came
         came += 1
         if came > 1:
             raise KeyboardInterrupt
-        os.write(writing, bytes([number]))
 
     def watch() -> None:
-        if received := os.read(reading, 1):
-            log.info("draining", signal=signal.Signals(received[0]).name)
-            stop.set()
+        while received := os.read(reading, 1):
+            if received[0] in signals:
+                log.info("draining", signal=signal.Signals(received[0]).name)
+                stop.set()
 
     watcher = Thread(target=watch, name="signals", daemon=True)
     watcher.start()
+    previous_pipe = signal.set_wakeup_fd(writing)
     previous = {one: signal.signal(one, note) for one in signals}
     try:
         yield
     finally:
+        signal.set_wakeup_fd(previous_pipe)
         for one, handler in previous.items():
             signal.signal(one, handler)
         os.close(writing)

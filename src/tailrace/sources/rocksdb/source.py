@@ -115,7 +115,7 @@ class RocksDBSource:
                 batch = reader.step(waker.safe_through())
                 if batch is not None:
                     yield batch
-                else:
+                if batch is None or waker.knows_nothing_after(reader.through):
                     waker.wait(reader.through, stop)
 
     def close(self) -> None:

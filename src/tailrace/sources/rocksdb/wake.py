@@ -56,6 +56,10 @@ class Waker:
         """Up to where a reader may deliver now."""
         return EVERYTHING if self._horizon is None else self._horizon.safe_through()
 
+    def knows_nothing_after(self, delivered: int) -> bool:
+        """Whether a look at the log can be saved, as the horizon says that it would find nothing to deliver."""
+        return self._horizon is not None and self._horizon.safe_through() <= delivered
+
     def wait(self, delivered: int, stop: Event) -> None:
         """Returns when there may be something after `delivered`, or when `stop` is set."""
         deadline = time.monotonic() + self._poll_s
