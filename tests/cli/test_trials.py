@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,9 @@ def test_bench_lists_what_there_is(tailrace: Tailrace) -> None:
     assert [line.split("\t")[0] for line in tailrace("bench").lines] == ["name", *BENCHES]
 
 
-def test_the_last_line_of_a_bench_is_its_json(tailrace: Tailrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_line_of_a_bench_is_its_json(
+    tailrace: Tailrace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def run(options: BenchOptions, progress: Progress) -> BenchResult:
         progress("measuring", 0.5)
         return BenchResult("decode", {"n_1.mb_s": 12.0, "quick": float(options.quick)}, {"mb_s": 350.0}, {"bare": 2.0})
@@ -39,7 +42,8 @@ def test_the_last_line_of_a_bench_is_its_json(tailrace: Tailrace, monkeypatch: p
         "peers": {"bare": 2.0},
     }
     assert "measuring" in said.err
-    assert "here\tn_1.mb_s\t12.0" in tailrace("bench", "decode").out
+    assert "here\tn_1.mb_s\t12.0" in tailrace("bench", "decode", "--record", tmp_path).out
+    assert json.loads((tmp_path / "decode.json").read_text())["figures"] == {"n_1": {"mb_s": 12.0}, "quick": 0.0}
 
 
 @pytest.mark.parametrize(("problems", "code"), [([], 0), (["2 lost"], 1)])

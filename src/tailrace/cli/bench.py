@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from tailrace.bench.recording import record
 from tailrace.bench.registry import BENCHES, Bench
 from tailrace.bench.results import BenchOptions, BenchResult, Plot, rounded
-from tailrace.cli.output import on_terminal, say, say_json, show_table
+from tailrace.cli.output import note, on_terminal, say, say_json, show_table
 from tailrace.cli.progress import progress_shown
 from tailrace.errors import NotFound
 
@@ -18,10 +20,12 @@ def list_benches() -> None:
     show_table("benches", ("name", "what it measures"), [(bench.name, bench.description) for bench in BENCHES.values()])
 
 
-def run_bench(name: str, *, as_json: bool, quick: bool) -> None:
+def run_bench(name: str, *, as_json: bool, quick: bool, folder: Path | None = None) -> None:
     bench = _found(name)
     with progress_shown() as tell:
         result = bench.run(BenchOptions(quick=quick), tell)
+    if folder is not None:
+        note(f"recorded: {', '.join(str(path) for path in record(result, folder, quick=quick))}")
     if not as_json or on_terminal():
         _show(bench, result)
     if as_json:

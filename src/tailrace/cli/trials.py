@@ -14,12 +14,16 @@ def bench(
     name: Annotated[str | None, typer.Argument(help="Which one; left out: what there is.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object with the figures.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller, in under 50 s, with the same figures.")] = False,
+    record: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Keep the result there: NAME.json and its plots as SVG.")
+    ] = None,
 ) -> None:
     """Measure again what the papers measured, beside the bare transport.
 
     \b
     tailrace bench
     tailrace bench decode --quick
+    tailrace bench latency --record results/
     tailrace bench fanout --json | tail -n 1 | jq .figures
     """
     from tailrace.cli.bench import list_benches, run_bench
@@ -27,7 +31,7 @@ def bench(
     if name is None:
         list_benches()
     else:
-        run_bench(name, as_json=as_json, quick=quick)
+        run_bench(name, as_json=as_json, quick=quick, folder=record)
 
 
 def torture(
