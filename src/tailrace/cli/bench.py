@@ -44,8 +44,8 @@ def _show(bench: Bench, result: BenchResult) -> None:
     show_table(f"{bench.name}: {bench.description}", ("", "figure", "value"), [(g, n, _text(v)) for g, n, v in rows])
     for plot in result.plots if on_terminal() else ():
         _draw(plot)
-    for note in result.notes:
-        say(note)
+    for remark in result.notes:
+        say(remark)
 
 
 def _groups(result: BenchResult) -> dict[str, Mapping[str, float | str]]:
