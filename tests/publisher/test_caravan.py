@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tailrace.publisher.caravan import Caravan, Holding, Patience, Rider, ahead, to_move_off
+from tailrace.publisher.caravan import Caravan, Entry, Holding, Patience, Rider, ahead, to_move_off
 from tailrace.runtime.clock import SYSTEM_CLOCK
-from tailrace.testing.memory_source import MemorySource
+from tailrace.sources.interface import LogBatch
+from tailrace.testing.memory_source import MemorySource, rows
 from tailrace.updates.filters import Filter
-from tailrace.updates.position import START, Position
+from tailrace.updates.position import START, Checkpoint, Position
 
 BATCHES = 40
 
@@ -191,3 +192,11 @@ def test_rows_that_a_filter_picked_are_kept_only_while_a_stream_holds_them(start
     del first
     assert gone() is None
     assert entry.select(Filter.parse("n = '2'")).column("sequence").to_pylist() == [2]
+
+
+def test_a_batch_counts_for_its_share_of_buffers_that_others_use_too() -> None:
+    large = rows(range(1, 1001), size_bytes=100)
+    one_row = large.slice(10, 1)
+    entry = Entry(START, LogBatch(one_row, Checkpoint(Position(0, 11, 0), None), 0, at_head=True))
+    assert 100 < entry.bytes_of(one_row) < 500 < large.nbytes
+    assert entry.bytes_of(large) == large.get_total_buffer_size()

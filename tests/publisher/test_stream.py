@@ -180,6 +180,9 @@ def test_however_old_a_place_is_the_marker_can_move_near_it(rig: Rig, position: 
 
 def test_letters_are_loaded_when_their_turn_comes_and_leave_room_for_updates(rig: Rig) -> None:
     rig.source.append(3)
+    other = rig.subscribe("other")
+    other.next(Opened)
+    other.next(Updates)  # so that the caravan has read the log
     listener = rig.subscribe()
     listener.next(Opened)
     loaded: list[int] = []

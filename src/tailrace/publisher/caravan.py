@@ -45,13 +45,13 @@ class Entry:
     `filters` are those of the riders at the time: asked for one of them, the batch is searched for all at once.
     """
 
-    __slots__ = ("_filters", "_lock", "_lookups", "_masks", "_selected", "after", "batch", "size_bytes")
+    __slots__ = ("_filters", "_lock", "_lookups", "_masks", "_selected", "after", "batch", "update_bytes")
 
     def __init__(self, after: Position, batch: LogBatch, filters: FilterSet = NO_FILTERS) -> None:
         self._filters = filters
         self.after = after
         self.batch = batch
-        self.size_bytes = batch.updates.get_total_buffer_size() + ENTRY_OVERHEAD_BYTES
+        self.update_bytes = batch.updates.nbytes  # its share of buffers that it has in common with other batches
         self._lock = threading.Lock()
         self._lookups: Lookups | None = None
         self._masks: dict[Filter, pa.BooleanArray] = {}
@@ -60,6 +60,15 @@ class Entry:
     @property
     def through(self) -> Position:
         return self.batch.through
+
+    @property
+    def size_bytes(self) -> int:
+        """What it counts for in a window."""
+        return self.update_bytes + ENTRY_OVERHEAD_BYTES
+
+    def bytes_of(self, selected: pa.RecordBatch) -> int:
+        """How large a selection is that ends with this entry."""
+        return self.update_bytes if selected is self.batch.updates else selected.get_total_buffer_size()
 
     def select(self, filter: Filter | None) -> pa.RecordBatch:
         """The rows that pass; shared with whoever holds the same ones just now."""

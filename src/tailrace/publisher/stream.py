@@ -377,7 +377,7 @@ class Stream:
                 level.append(self._read)
             self._rounds += 1
         if updates.num_rows:
-            size = updates.get_total_buffer_size()
+            size = last.bytes_of(updates)
             self.updates_rate.add(updates.num_rows)
             self.bytes_rate.add(size)
             self._bytes_since_token += size
