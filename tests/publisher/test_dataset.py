@@ -22,7 +22,7 @@ from tailrace.publisher.ledger import open_ledger
 from tailrace.publisher.markers import MarkerStore
 from tailrace.sources.interface import Bounds
 from tailrace.testing.memory_source import MemorySource, rows
-from tailrace.updates.position import Checkpoint, Position
+from tailrace.updates.position import START, Checkpoint, Position
 from tailrace.wire.messages import Acknowledge, Alive, DataLoss, Goodbye, Leave, Opened, Redelivery, Token, Updates
 from tests.publisher.conftest import DEADLINE_S, Listener, Rig
 
@@ -80,6 +80,25 @@ def test_what_was_not_acknowledged_comes_again(rig: Rig) -> None:
     rig.subscribe().seen(Token)
     rig.restart()
     assert rig.subscribe().sequences(3) == [1, 2, 3]
+
+
+def test_a_session_is_told_how_far_those_before_it_got(rig: Rig) -> None:
+    def new_session() -> tuple[Listener, Position | None]:
+        listener = rig.subscribe()
+        _, opened = listener.next(Opened)
+        assert isinstance(opened, Opened)
+        return listener, opened.sent_before
+
+    rig.source.append(3)
+    first, before = new_session()
+    assert before == START
+    first.sequences(3)
+    rig.source.append(2)
+    assert new_session()[1] == Position(0, 3, 0)
+    rig.restart()
+    assert new_session()[1] == Position(0, 5, 0)  # the publisher before may have sent all that the log held
+    rig.source.append(1)
+    assert new_session()[1] == Position(0, 5, 0)
 
 
 def test_an_acknowledgement_is_answered_only_once_the_marker_is_durable(rig: Rig) -> None:

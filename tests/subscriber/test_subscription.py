@@ -453,6 +453,17 @@ def test_it_comes_back_after_a_broken_stream_and_takes_repeats(
     assert subscription.status.sessions == 2
 
 
+def test_what_another_process_was_sent_before_is_marked_as_redelivered(
+    publisher: ScriptedPublisher, application: Recorder, subscription: Subscription
+) -> None:
+    session = publisher.subscriber()
+    session.open([0], sent_before=2)
+    session.send(updates((0, 1), (0, 2)))
+    session.send(updates((0, 3)))
+    application.until("processed", [3])
+    assert [batch.redelivered for batch in application.batches] == [True, False]
+
+
 def test_sessions_that_soon_fail_are_ever_further_apart(publisher: ScriptedPublisher, application: Recorder) -> None:
     clock = ManualClock()
     patient = Backoff(first_s=1.0, limit_s=64.0)

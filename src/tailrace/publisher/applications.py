@@ -77,7 +77,11 @@ def next_step(active: Session | None, standbys: int, now: float, fenced_after_s:
 
 @dataclass(eq=False, slots=True)
 class Application:
-    """An application's state at this publisher; who has its flows and its markers change under `lock` only."""
+    """An application's state at this publisher; who has its flows and its markers change under `lock` only.
+
+    `sent` is the furthest that any session got; None while nothing was sent by this process: an earlier one may have
+    sent everything that the log held.
+    """
 
     record: ApplicationRecord
     markers: dict[int, Marker]
@@ -85,6 +89,7 @@ class Application:
     active: Session | None = None
     standbys: deque[Session] = field(default_factory=deque)
     progress: Position | None = None
+    sent: Position | None = None
     problem: str = ""
     dead_letters: int = 0
 

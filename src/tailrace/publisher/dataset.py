@@ -133,6 +133,7 @@ class DatasetPublisher:
                 raise Unavailable(reason=f"there are {len(self._applications)} applications already (max_applications)")
             record = ApplicationRecord(self.dataset, ask.application, filter, ask.mode, self._start(ask.start))
             application = self._known(self._records.create(record))
+            application.sent = record.start
             with self._lock:
                 self._applications[ask.application] = application
         log.info("application %s of %s is new, from %s", ask.application, self.dataset, record.start)
@@ -253,6 +254,7 @@ class DatasetPublisher:
         self._sessions.pop(session.stream.session, None)
         if application.active is session:
             application.active = None
+            application.sent = max(application.sent or session.stream.sent, session.stream.sent)
         if session in application.standbys:
             application.standbys.remove(session)
         log.info("session %s of %s ends: %s", session.stream.session, application.name, reason)
@@ -265,6 +267,7 @@ class DatasetPublisher:
                 start = Resumption(self.source.bounds().through, (), {})
             else:
                 start = resume(self.source, application.markers, self._on_fork)
+            application.sent = in_era(application.sent or self.source.bounds().through, self.source.era)
         except TailraceError as error:
             application.problem = str(error)
             log.warning("application %s cannot start: %s", application.name, error)
@@ -272,7 +275,7 @@ class DatasetPublisher:
         application.problem = ""
         application.progress = None
         session.stream.post(letters)
-        session.stream.open(start)
+        session.stream.open(start, application.sent)
         return True
 
     # ---- acknowledgements -------------------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ class Stream:
         self._posted: deque[Iterator[Letters]] = deque()
         self._changed = threading.Condition(threading.Lock())
         self._opening: Resumption | None = None
+        self._sent_before: Position | None = None
         self._already: Mapping[int, Position] = {}
         self._tokens: OrderedDict[int, OpenToken] = OrderedDict()
         self._last_token = 0
@@ -123,10 +124,11 @@ class Stream:
 
     # ---- what other threads do to a stream --------------------------------------------------------------------------
 
-    def open(self, start: Resumption) -> None:
-        """Gives the stream its flows; until then it stands by."""
+    def open(self, start: Resumption, sent_before: Position | None = None) -> None:
+        """Gives the stream its flows; until then it stands by. `sent_before`: how far an earlier session got."""
         with self._changed:
             self._opening = start
+            self._sent_before = sent_before
             self.standby = False
             self._changed.notify_all()
 
@@ -256,6 +258,7 @@ class Stream:
             line=self.line,
             after=self.sent,
             standby=standby,
+            sent_before=self._sent_before,
         )
 
     def _letters(self) -> Iterator[Parcel]:

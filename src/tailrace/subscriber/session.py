@@ -144,7 +144,8 @@ class Session:
         self._pulse.opened()
         if not message.standby:
             self.through = message.after
-            self._repeats_until = before if self._ledger.progress == before else None
+            known = (before if self._ledger.progress == before else None, message.sent_before)
+            self._repeats_until = max((place for place in known if place is not None), default=None)
         self._revoke(change.gone)
         for shard in change.gained:
             self._delivery.call(partial(self._application.on_shard_notice, shard), f"the notice of shard {shard}")

@@ -80,8 +80,10 @@ class Session:
         lease_s: float = 5.0,
         after: int = 0,
         standby: bool = False,
+        sent_before: int | None = None,
     ) -> None:
-        self.say(messages.Opened(self.name, epoch, list(shards), lease_s, LINE, Position(0, after), standby=standby))
+        before = None if sent_before is None else Position(0, sent_before)
+        self.say(messages.Opened(self.name, epoch, list(shards), lease_s, LINE, Position(0, after), standby, before))
 
     def send(self, batch: pa.RecordBatch, through: int | None = None, era: int = 0) -> None:
         """Updates; `through` is the last row's sequence unless said otherwise."""

@@ -205,7 +205,8 @@ class UpdateBatch:
     """Updates in log order. `data` has `UPDATE_SCHEMA`; everything up to `through` is in this batch or before it.
 
     `epoch` is that of the flow's owner: an application can fence what was already in flight when an owner changed.
-    `redelivered` says that the batch, or some of it, may have been delivered before.
+    `redelivered` says that the batch, or some of it, may have been delivered before, to this process or another one.
+    Where it is False, this is the first time.
     """
 
     data: pa.RecordBatch

@@ -31,7 +31,8 @@ class Message(msgspec.Struct, tag_field="kind", tag=str, frozen=True, forbid_unk
 class Opened(Message, frozen=True):
     """First on every stream: the session, the shards it carries and where each line starts.
 
-    `standby` says that another subscriber of the application holds the flows; updates come once it has gone.
+    `standby` says that another subscriber of the application holds the flows; updates come once it has gone. Updates up
+    to `sent_before` may have been sent to the application in an earlier session.
     """
 
     session: str
@@ -41,6 +42,7 @@ class Opened(Message, frozen=True):
     line: str
     after: Position
     standby: bool = False
+    sent_before: Position | None = None
 
 
 class Updates(Message, frozen=True):
