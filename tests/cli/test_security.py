@@ -21,6 +21,7 @@ class SecureNode:
     config: Path
     operator: str  # may do everything
     reader: str  # may only read
+    writer: str  # may only write
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
     credentials = folder / "credentials.json"
     operator = issue_credential(credentials, "operator", [EVERYTHING])
     reader = issue_credential(credentials, "reader", [Scope(("read",))])
+    writer = issue_credential(credentials, "writer", [Scope(("write",))])
     config = folder / "tailrace.toml"
     address, health = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     config.write_text(
@@ -51,7 +53,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureNode]:
     )
     with tailrace_role("node", ["run", "--config", str(config), "--role", "node"], folder) as process:
         process.wait_ready()
-        yield SecureNode(config, operator, reader)
+        yield SecureNode(config, operator, reader, writer)
 
 
 def test_with_a_credential_everything_goes_over_tls(tailrace: Tailrace, secure: SecureNode) -> None:
@@ -88,6 +90,14 @@ def test_a_credential_does_what_its_scope_says_and_no_more(tailrace: Tailrace, s
     assert "'reader' lacks the scope 'write' on dataset 'demo'" in said.err
 
 
+@pytest.mark.parametrize("start", ["latest", "earliest"])
+def test_tail_needs_the_scope_to_read(tailrace: Tailrace, secure: SecureNode, start: str) -> None:
+    said = tailrace("tail", "demo", "--config", secure.config, "--from", start, TAILRACE_CREDENTIAL=secure.writer)
+    assert said.code == 2
+    assert said.err.startswith("error: credential refused: ")
+    assert "lacks the scope 'read' on dataset 'demo'" in said.err
+
+
 def test_a_server_that_nobody_signed_for_is_not_believed(
     tailrace: Tailrace, secure: SecureNode, tmp_path: Path
 ) -> None:
@@ -114,3 +124,14 @@ def test_credentials_are_issued_listed_and_revoked(tailrace: Tailrace, tmp_path:
     assert tailrace("credential", "revoke", "cache", "--file", file).code == 0
     assert tailrace("credential", "list", "--file", file).lines[1:] == []
     assert tailrace("credential", "revoke", "cache", "--file", file).code == 2
+
+
+def test_a_credential_that_cannot_be_kept_is_not_issued(tailrace: Tailrace, tmp_path: Path) -> None:
+    issue = ("credential", "issue", "cache", "--allow", "read", "--file")
+    (tmp_path / "file").touch()
+    for name, why in (("no/c.json", "No such file"), ("file/c.json", "Not a directory"), ("x" * 300, "File name too")):
+        file = tmp_path / name
+        said = tailrace(*issue, file)
+        assert (said.code, said.out) == (2, "")
+        assert f"{file} cannot be written: {why}" in said.err
+        assert "its folder must exist and be writable" in said.err

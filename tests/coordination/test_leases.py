@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,6 +51,12 @@ def test_a_closed_lease_has_ended(tmp_path: Path) -> None:
 def test_a_file_without_its_owner_has_ended(tmp_path: Path) -> None:
     (tmp_path / "lease").write_bytes(b"\0\0\0\0\0\0\xf0\x7f\0")  # would last for ever
     assert has_ended(tmp_path / "lease", 0.0)
+
+
+def test_a_file_that_its_owner_is_just_making_has_not_ended(tmp_path: Path) -> None:
+    with (tmp_path / "lease").open("wb") as made:
+        fcntl.flock(made, fcntl.LOCK_EX)
+        assert not has_ended(tmp_path / "lease", 1e9)
 
 
 def test_two_that_look_at_once_do_not_deceive_each_other(lease: LeaseFile) -> None:

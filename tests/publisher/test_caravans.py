@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from threading import Event
 
+import msgspec
 import pytest
 
 from tailrace.errors import LogCorrupt, LogDiverged
@@ -121,3 +122,19 @@ def test_streams_that_come_together_share_one_caravan(rig: Rig) -> None:
         reader.join(20)
     assert found == [list(range(1, 51))] * 12
     assert rig.source.reads == 1
+
+
+def test_there_are_no_more_caravans_than_allowed(rig: Rig) -> None:
+    rig.settings = msgspec.structs.replace(rig.settings, max_caravans=1)
+    rig.restart()
+    rig.source.append(3)
+    ahead = rig.subscribe("ahead", start="latest")
+    ahead.next(Opened)
+    ahead.next(Heartbeat)
+    behind = rig.subscribe("behind")
+    while not behind.stream.blocked_by:
+        next(behind._messages)
+    assert "max_caravans" in behind.stream.blocked_by
+    assert rig.publisher.caravans.count == 1
+    ahead.close()
+    assert behind.sequences(3) == [1, 2, 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 
+import msgspec
 import pytest
 
 from tailrace.errors import (
@@ -24,7 +25,7 @@ from tailrace.sources.interface import Bounds
 from tailrace.testing.memory_source import MemorySource, rows
 from tailrace.updates.position import START, Checkpoint, Position
 from tailrace.wire.messages import Acknowledge, Alive, DataLoss, Goodbye, Leave, Opened, Redelivery, Token, Updates
-from tests.publisher.conftest import DEADLINE_S, Listener, Rig
+from tests.publisher.conftest import DEADLINE_S, Listener, Rig, append_behind_gap
 
 
 def acknowledge(rig: Rig, listener: Listener, token: int, **more: object) -> None:
@@ -272,6 +273,53 @@ def test_flows_of_a_silent_subscriber_move_only_after_its_lease(rig: Rig) -> Non
         acknowledge(rig, first, 1)
 
 
+def test_an_acknowledgement_is_a_sign_of_life(rig: Rig) -> None:
+    rig.source.append(3)
+    listener = rig.subscribe()
+    _, token = listener.seen(Token)
+    assert isinstance(token, Token)
+    rig.clock.advance(0.9 * rig.settings.lease_s)
+    acknowledge(rig, listener, token.token)
+    rig.clock.advance(0.9 * rig.settings.lease_s)
+    rig.publisher.tick()
+    rig.publisher.alive(Alive(session=listener.stream.session))
+
+
+def test_more_applications_than_are_allowed_are_refused(rig: Rig) -> None:
+    rig.settings = msgspec.structs.replace(rig.settings, max_applications=1)
+    rig.restart()
+    rig.subscribe("first")
+    with pytest.raises(Unavailable, match="max_applications"):
+        rig.subscribe("second")
+
+
+def test_the_oldest_of_too_many_open_tokens_is_forgotten(rig: Rig) -> None:
+    rig.settings = msgspec.structs.replace(rig.settings, max_open_tokens=2)
+    rig.restart()
+    listener = rig.subscribe()
+    for _ in range(3):
+        rig.source.append(1)
+        _, token = listener.seen(Token)
+    assert listener.stream.open_tokens == 2
+    with pytest.raises(AcknowledgementRefused, match="no such token"):
+        acknowledge(rig, listener, 1)
+    acknowledge(rig, listener, 3)
+
+
+def test_loss_notices_are_never_forgotten_and_too_many_open_ones_end_the_session(rig: Rig) -> None:
+    rig.settings = msgspec.structs.replace(rig.settings, max_open_tokens=2, marker_interval_s=3600.0)
+    rig.restart()
+    listener = rig.subscribe()
+    for _ in range(5):
+        append_behind_gap(rig.source, 2, 1)
+    _, goodbye = listener.seen(Goodbye)
+    assert isinstance(goodbye, Goodbye)
+    assert "3 loss notices are not acknowledged" in goodbye.reason
+    _, loss = rig.subscribe().seen(DataLoss)
+    assert isinstance(loss, DataLoss)
+    assert (loss.after, loss.until) == (Position(0, 0), Position(0, 2))
+
+
 def test_a_subscriber_that_comes_back_under_its_name_need_not_wait(rig: Rig) -> None:
     rig.source.append(3)
     old = rig.subscribe(subscriber="one")
@@ -454,3 +502,21 @@ def test_dead_letters_are_handed_out_again_when_an_operator_asks(rig: Rig) -> No
     rig.publisher.bury(session, lambda app: -dead.settle("shop", app.name, message.letters, {}))
     assert dead.list("shop", "app", 10) == ([], 0)
     assert rig.publisher.application("app").dead_letters == 0
+
+
+def test_a_subscriber_that_acknowledges_nothing_does_not_hold_up_the_end(rig: Rig) -> None:
+    rig.settings = msgspec.structs.replace(rig.settings, drain_s=0.05, marker_interval_s=3600.0)
+    rig.restart()
+    rig.source.append(3)
+    silent = rig.subscribe()
+    silent.sequences(3)
+    drain = threading.Thread(target=rig.publisher.drain)
+    drain.start()
+    silent.next(Token)
+    silent.next(Goodbye)
+    drain.join(DEADLINE_S)
+    assert not drain.is_alive()
+    with pytest.raises(Unavailable, match="shutting down"):
+        rig.subscribe()
+    rig.restart()
+    assert rig.subscribe().sequences(3) == [1, 2, 3]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import tailrace
@@ -69,6 +70,7 @@ class Node:
         self.hold.set()
         self.records = MemoryRecords()
         self.credentials: Credentials | None = None
+        self.settings = SETTINGS
         self.open()
 
     def open(self) -> None:
@@ -86,7 +88,7 @@ class Node:
             records=self.records,
             markers=MarkerStore(self.ledger),
             dead=DeadLetters(self.ledger, SYSTEM_CLOCK),
-            settings=SETTINGS,
+            settings=self.settings,
             clock=SYSTEM_CLOCK,
         )
         address = f"127.0.0.1:{free_port()}"
@@ -187,6 +189,19 @@ def test_a_restarted_publisher_goes_on_after_the_last_marker(node: Node) -> None
         wait_for(lambda: bool(second.numbers), "an update")
     assert first.numbers == list(range(20))
     assert second.numbers == [20]
+
+
+def test_what_was_sent_before_a_publisher_shuts_down_does_not_come_again(node: Node) -> None:
+    node.close()
+    node.settings = msgspec.structs.replace(SETTINGS, marker_interval_s=3600.0, drain_s=LIMIT_S)
+    node.open()
+    seen = Seen()
+    with tailrace.subscribe(node.url, seen, application="app", start="earliest"):
+        last = [node.put(number) for number in range(20)][-1]
+        wait_for(lambda: len(seen.numbers) == 20, "all updates")
+        assert node.acknowledged() < last
+        node.server.shutdown()
+        assert node.acknowledged() == last
 
 
 def test_a_wiped_store_is_a_new_era_and_its_applications_are_told(node: Node) -> None:

@@ -98,6 +98,16 @@ def test_rows_that_were_sent_are_sliced_off_the_entry_that_a_stream_boards_at(ri
     assert rig.source.reads == 1
 
 
+def test_a_loss_that_lies_before_a_stream_is_none_of_its_own(rig: Rig) -> None:
+    """It boards in the middle of a batch that begins with a loss."""
+    rig.source.append(3)
+    append_behind_gap(rig.source, 4, 3)
+    rig.subscribe("all").sequences(10)
+    behind = rig.subscribe("behind", start="memory@0:8:0")
+    behind.next(Opened)
+    assert behind.next(Updates)[0].column("sequence").to_pylist() == [9, 10]
+
+
 def test_in_another_history_nothing_is_left_out_that_a_flow_had_of_the_first(rig: Rig) -> None:
     rig.source.append(6)
     first = rig.subscribe()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -51,6 +53,31 @@ def test_a_bad_operation_is_refused_by_name(operation: Operation, message: str) 
     with pytest.raises(UpdateInvalid) as refused:
         prepare([put("t", b"good", b"v"), operation], OPTIONS)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: put(bad(5), b"k", b"v"), "5 cannot be a table's name: a name has 1 to 128 letters"),
+        (lambda: put("\udcff", b"k", b"v"), r"'\udcff' cannot be a table's name"),
+        (lambda: delete("é", b"k"), "'é' cannot be a table's name"),
+        (lambda: put("t", bad("k"), b"v"), "a key in table 't' is str; a key is bytes"),
+        (lambda: delete("t", bad(None)), "a key in table 't' is NoneType; a key is bytes"),
+        (lambda: put("t", b"k", np.bytes_(b"v")), "a value in table 't' is bytes_; it is pairs or bytes"),
+        (lambda: delete_range("t", b"a", bad("b")), "a value in table 't' is str"),
+        (lambda: put("t", b"k", b"v", shard=bad("1")), "a shard in table 't' is '1'"),
+        (lambda: put("t", b"k", b"v", shard=True), "a shard in table 't' is True"),
+        (lambda: delete("t", b"k", shard=1 << 70), "it is an int below the store's shards"),
+    ],
+)
+def test_what_no_message_can_carry_is_not_made(make: Callable[[], Operation], message: str) -> None:
+    with pytest.raises(UpdateInvalid) as refused:
+        make()
+    assert message in str(refused.value)
+
+
+def bad(value: Any) -> Any:
+    return value
 
 
 def test_a_large_update_names_table_size_limit_and_setting() -> None:

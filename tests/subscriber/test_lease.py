@@ -53,6 +53,13 @@ def test_a_lease_that_was_taken_away_is_not_renewed(lease: Lease) -> None:
         lease.check()
 
 
+def test_a_lease_that_has_run_out_stays_so_however_late_an_answer_comes(lease: Lease, clock: ManualClock) -> None:
+    clock.advance(5.1)
+    lease.renew(sent_at=104.9)  # its publisher answered, and gave the flows to another one right after
+    with pytest.raises(Fenced):
+        lease.check()
+
+
 def test_the_wall_clock_does_not_matter(lease: Lease, clock: ManualClock) -> None:
     clock.jump_wall(-3600.0)
     clock.jump_wall(7200.0)

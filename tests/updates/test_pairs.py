@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -98,6 +100,16 @@ def test_a_name_that_is_too_long_is_refused() -> None:
         encode_pairs_array(pa.array([[(name, b"")]], PAIRS_TYPE))
 
 
-def test_a_name_that_is_no_text_is_refused() -> None:
-    with pytest.raises(UpdateInvalid, match="surrogates not allowed"):
-        encode_pairs({"\ud800": b""})
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"\ud800": b""}, r"the name of pair '\\ud800' is no text: surrogates not allowed"),
+        ({5: b""}, "the name of pair 5 is int; a name is text"),
+        ({"n": "\udcff"}, "pair 'n' holds no text: surrogates not allowed; give it as bytes"),
+        ({"n": 5}, "pair 'n' holds int; a value is bytes, text or None"),
+        ({"n": memoryview(b"xxxx").cast("i")}, "pair 'n' holds memoryview"),
+    ],
+)
+def test_what_is_no_pair_is_refused(bad: Any, message: str) -> None:
+    with pytest.raises(UpdateInvalid, match=message):
+        encode_pairs(bad)

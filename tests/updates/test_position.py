@@ -33,6 +33,11 @@ def test_a_line_position_names_its_line(text: str) -> None:
         LinePosition.parse(text)
 
 
+def test_what_names_no_line_is_told_what_else_may_be_a_start() -> None:
+    with pytest.raises(PositionInvalid, match="'earliest' or 'latest', and with `tailrace tail` an age such as -5m"):
+        LinePosition.parse("5m")
+
+
 def test_a_newer_era_is_greater_than_any_position_of_the_older_one() -> None:
     assert START < Position(0, 2**63 - 1, 2**31 - 1) < Position(1, 0, 0)
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from tests.wire.services import SmallService
+from tests.wire.services import Batches, SmallService
 
-from tailrace.errors import ConfigInvalid, CredentialRefused, VersionTooNew
-from tailrace.wire.callers import Caller, Scope
+from tailrace.errors import ConfigInvalid, CredentialRefused, Unavailable, VersionTooNew
+from tailrace.testing.clock import ManualClock
+from tailrace.updates.schema import EMPTY_UPDATES
+from tailrace.wire.callers import ASK_AGAIN_S, Caller, Scope
 from tailrace.wire.client import Connection
 from tailrace.wire.credentials import (
     Credentials,
@@ -21,7 +26,7 @@ from tailrace.wire.credentials import (
     read_token,
     revoke_credential,
 )
-from tailrace.wire.messages import DeadShow, Done, Hello, HelloReply, Subscribe, decode_reply
+from tailrace.wire.messages import DeadShow, Done, Hello, HelloReply, ReadRange, Subscribe, decode_reply
 from tailrace.wire.server import Server
 
 READ_SHOP = Scope(("subscribe", "read"), ("shop",))
@@ -75,7 +80,22 @@ def test_a_scope_can_be_narrowed_to_applications() -> None:
     holder = Caller("web", (Scope(("subscribe",), ("shop",), ("cache",)),))
     assert holder.may("subscribe", "shop", "cache")
     assert not holder.may("subscribe", "shop", "lake")
-    assert holder.may("subscribe", "shop")
+
+
+def test_a_scope_narrowed_to_applications_grants_nothing_on_the_dataset_as_a_whole() -> None:
+    holder = Caller("web", (Scope(("read",), ("shop",), ("cache",)),))
+    assert not holder.may("read", "shop")
+    with pytest.raises(CredentialRefused, match="'read' on dataset 'shop' as a whole: its scope is narrowed"):
+        holder.require("read", "shop")
+
+
+def test_what_a_caller_may_do_in_part_is_what_any_of_its_scopes_grants_for_an_application() -> None:
+    holder = Caller("web", (Scope(("read",), ("shop",), ("cache",)), Scope((), ("a",)), Scope(("read",), ("b",), ())))
+    assert holder.may_in_part("shop")
+    assert holder.may_in_part("shop", "read")
+    assert not holder.may_in_part("shop", "write")
+    assert not holder.may_in_part("a")
+    assert not holder.may_in_part("b")
 
 
 def test_scopes_do_not_combine_across_datasets() -> None:
@@ -144,6 +164,21 @@ def test_a_name_that_would_not_fit_a_token_is_refused(path: Path, name: str) -> 
         issue_credential(path, name, [READ_SHOP])
 
 
+def test_a_scope_of_a_name_that_is_no_text_is_refused(path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="a name in its scope is not UTF-8"):
+        issue_credential(path, "web", [Scope(("read",), ("\udcff",))])
+    assert not path.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.parametrize("mode", [0o500, 0o600])
+def test_a_folder_that_may_not_be_written_is_named(tmp_path: Path, mode: int) -> None:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode)
+    with pytest.raises(ConfigInvalid, match=r"closed/c.json cannot be written: Permission denied; its folder must"):
+        issue_credential(folder / "c.json", "web", [READ_SHOP])
+
+
 def test_an_unknown_action_is_refused(path: Path) -> None:
     with pytest.raises(ConfigInvalid, match="scope 'drop' is none of"):
         issue_credential(path, "web", [Scope(("drop",))])
@@ -153,9 +188,10 @@ def test_a_client_reads_its_token_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("web.abc\n")
     assert read_token(file) == "web.abc"
-    file.write_text("two words")
-    with pytest.raises(ConfigInvalid, match="does not hold one token"):
-        read_token(file)
+    for wrong in (b"two words", b"web.\xff"):
+        file.write_bytes(wrong)
+        with pytest.raises(ConfigInvalid, match="does not hold one token"):
+            read_token(file)
 
 
 # ---- over the wire ------------------------------------------------------------------------------------------------
@@ -195,3 +231,72 @@ def test_a_lacking_scope_is_named_to_the_client(server: Server, path: Path, toke
 def test_a_credential_is_not_sent_in_the_clear_to_another_machine(token: str) -> None:
     with pytest.raises(ConfigInvalid, match="in the clear"):
         Connection("db1.example:7400", token)
+
+
+# ---- while a stream is open ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def endless(path: Path, token: str, clock: ManualClock) -> Iterator[Server]:
+    """Streams until it stops."""
+
+    def beats() -> Batches:
+        while not service.stopped.wait(0.005):
+            yield EMPTY_UPDATES, b"beat"
+
+    service = SmallService(beats)
+    with Server("127.0.0.1:0", [service], Credentials(path), clock=clock) as running:
+        yield running
+
+
+def test_a_stream_ends_within_a_second_once_its_credential_is_revoked(
+    endless: Server, path: Path, token: str, clock: ManualClock
+) -> None:
+    with Connection(endless.address, token) as connection, connection.get(Subscribe("shop", "cache", "c")) as reader:
+        clock.advance(ASK_AGAIN_S)
+        assert [next(reader)[1] for _ in range(50)] == [b"beat"] * 50
+        revoke_credential(path, "web")
+        clock.advance(ASK_AGAIN_S)
+        with pytest.raises(CredentialRefused, match="it is not known here"):
+            list(islice(reader, 500))
+
+
+def test_a_stream_ends_for_another_try_once_its_credential_grants_something_else(
+    endless: Server, path: Path, token: str, clock: ManualClock
+) -> None:
+    with Connection(endless.address, token) as connection, connection.get(Subscribe("shop", "cache", "c")) as reader:
+        assert next(reader)[1] == b"beat"
+        path.write_text(path.read_text().replace('"read"', '"read", "admin"'))
+        clock.advance(ASK_AGAIN_S)
+        with pytest.raises(Unavailable, match="what the credential 'web' grants has changed"):
+            list(islice(reader, 500))
+
+
+def test_a_put_ends_within_a_second_once_its_credential_is_revoked(
+    endless: Server, path: Path, token: str, clock: ManualClock
+) -> None:
+    rows = pa.record_batch([pa.array([1])], names=["n"])
+    with Connection(endless.address, token) as connection:
+        writer = connection.put(ReadRange("shop"), rows.schema)
+        writer.write(rows)
+        assert writer.read() == b"1"
+        revoke_credential(path, "web")
+        clock.advance(ASK_AGAIN_S)
+        writer.write(rows)
+        assert writer.read() is None
+        with pytest.raises(CredentialRefused, match="it is not known here"):
+            writer.close()
+
+
+def test_an_unknown_caller_learns_nothing_of_the_limit_on_requests(path: Path, token: str) -> None:
+    with (
+        Server("127.0.0.1:0", [SmallService()], Credentials(path), max_request_bytes=10) as server,
+        Connection(server.address, "web.wrong") as connection,
+        pytest.raises(CredentialRefused),
+    ):
+        connection.call_raw("Hello", b"x" * 11)

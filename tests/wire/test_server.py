@@ -26,7 +26,18 @@ from tailrace.errors import (
 from tailrace.updates.schema import EMPTY_UPDATES, UPDATE_SCHEMA
 from tailrace.wire.callers import Caller
 from tailrace.wire.client import Connection
-from tailrace.wire.messages import BuryDead, Done, Hello, HelloReply, Leave, ReadRange, Status, Subscribe, decode_reply
+from tailrace.wire.messages import (
+    BuryDead,
+    Done,
+    Hello,
+    HelloReply,
+    Leave,
+    ReadRange,
+    Status,
+    Subscribe,
+    decode_reply,
+    encode,
+)
 from tailrace.wire.server import Server, Service, Stream
 
 SUBSCRIBE = Subscribe("shop", "cache", "c1")
@@ -278,6 +289,23 @@ def test_large_batches_pass_in_both_directions(service: SmallService) -> None:
         with connection.put(ReadRange("shop"), large.schema) as writer:
             writer.write(large)
             assert writer.read() == b"1"
+
+
+def test_a_request_over_the_limit_is_refused_with_its_size(service: SmallService) -> None:
+    body = encode(Hello())
+    with (
+        Server("127.0.0.1:0", [service], max_request_bytes=len(body)) as server,
+        Connection(server.address) as connection,
+    ):
+        assert isinstance(connection.call(Hello(), decode_reply), HelloReply)
+        refusal = rf"a request has \d+ bytes, at most {len(body)}"
+        with pytest.raises(ProtocolMismatch, match=refusal):
+            connection.call_raw("Hello", body + b" ")
+        with pytest.raises(ProtocolMismatch, match=refusal):
+            connection.get(SUBSCRIBE)
+        with pytest.raises(ProtocolMismatch, match=refusal):
+            connection.put(ReadRange("shop"), LARGE.schema).close()
+    assert len(service.callers) == 1
 
 
 def test_done_is_a_reply() -> None:

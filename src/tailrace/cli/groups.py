@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -18,6 +18,8 @@ dead_app = typer.Typer(
 credential_app = typer.Typer(
     help="Credentials: who may subscribe, read, write and administer.", no_args_is_help=True, rich_markup_mode=None
 )
+
+MAX_LETTER: Final = 2**63 - 1  # the ledger's numbers have no more bits
 
 Application = Annotated[str, typer.Argument(help="The application.")]
 
@@ -46,7 +48,7 @@ def dead_list(
 @dead_app.command("show")
 def dead_show(
     application: Application,
-    letter: Annotated[int, typer.Argument(help="Its number, as `list` shows it.")],
+    letter: Annotated[int, typer.Argument(min=1, max=MAX_LETTER, help="Its number, as `list` shows it.")],
     as_json: Json = False,
     dataset: Dataset = None,
     address: Address = None,
@@ -67,7 +69,9 @@ def dead_show(
 @dead_app.command("retry")
 def dead_retry(
     application: Application,
-    letters: Annotated[list[int] | None, typer.Argument(help="Their numbers; see also --all.")] = None,
+    letters: Annotated[
+        list[int] | None, typer.Argument(min=1, max=MAX_LETTER, help="Their numbers; see also --all.")
+    ] = None,
     all_letters: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
     dataset: Dataset = None,
     address: Address = None,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import msgspec
 
 from tailrace.cli.output import note, say
 from tailrace.cli.reach import Reach, ReachOptions, reach, the_dataset
 from tailrace.cli.reaching import wait_until_reached
-from tailrace.errors import ConfigInvalid, ProtocolMismatch, UpdateInvalid
+from tailrace.errors import ConfigInvalid, ProtocolMismatch, TailraceError, UpdateInvalid
 from tailrace.store.operations import WriteResult, delete, put
 from tailrace.updates.position import LinePosition
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from tailrace.wire.store_messages import Operation
 
 MAX_UNANSWERED: Final = 5_000
-MAX_LINE_CHARS: Final = 64 << 20
-_LINE_KEYS: Final = {"table", "key", "pairs", "delete"}
+MAX_LINE_BYTES: Final = 64 << 20
+_A_LINE: Final = 'a line reads {"key": "a", "pairs": {"name": "Alice"}} or {"key": "a", "delete": true}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +57,22 @@ def _operation(options: PutOptions) -> Operation:
     if options.delete:
         if options.pairs:
             raise ConfigInvalid(path="--delete", reason="a delete carries no values")
-        return delete(options.table, options.key.encode())
+        return delete(options.table, _as_typed(options.key))
     if not options.pairs:
         raise ConfigInvalid(path="put", reason="nothing to write; give values as name=value, or --delete")
-    return put(options.table, options.key.encode(), dict(_pair(text) for text in options.pairs))
+    return put(options.table, _as_typed(options.key), dict(_pair(text) for text in options.pairs))
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[str, bytes]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigInvalid(path="put", reason=f"{text!r} is not of the form name=value")
-    return name, value
+    return name, _as_typed(value)
+
+
+def _as_typed(argument: str) -> bytes:
+    """Keys and values are bytes; those that are no text stand as surrogates in an argument."""
+    return argument.encode("utf-8", "surrogateescape")
 
 
 def _dataset(found: Reach, name: str | None) -> str:
@@ -90,14 +96,17 @@ def _line(client: StoreClient) -> str:
 
 
 def put_lines(options: PutOptions, where: ReachOptions) -> None:
-    """Every line is one write; an error stops it and names the line, and all lines before it are written."""
+    """Every line is one write; an error stops it and names the line, and all lines before it are written.
+
+    The store judges while later lines are on their way: where it refuses one, some of those may be written too.
+    """
     if options.pairs or options.delete:
         raise ConfigInvalid(path="put", reason="the key is missing")
     found = reach(where)
     dataset = _dataset(found, options.dataset)
     with found.store_client(dataset) as client, _progress() as advance:
         line_name = _line(client)
-        count, last = _write_all(client, operations(sys.stdin, options.table), advance)
+        count, last = _write_all(client, operations(sys.stdin.buffer, options.table), advance)
     note(f"{count} written")
     if last is not None:
         say(str(LinePosition(line_name, last.position)))
@@ -105,55 +114,79 @@ def put_lines(options: PutOptions, where: ReachOptions) -> None:
             wait_until_reached(found, dataset, options.wait_for, last.position, options.timeout_s)
 
 
-def operations(lines: TextIO, table: str) -> Iterator[Operation]:
-    """The writes in JSON lines: {"key": "a", "pairs": {...}} or {"key": "a", "delete": true}; "table" if another."""
-    for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_CHARS), ""), 1):
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One write as JSON. Values stay raw: a number keeps all of its digits."""
+
+    key: str
+    table: str | msgspec.UnsetType = msgspec.UNSET
+    pairs: dict[str, msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
+    delete: bool = False
+
+
+_decode_line: Final = msgspec.json.Decoder(_Line).decode
+
+
+def operations(lines: BinaryIO, table: str) -> Iterator[tuple[int, Operation]]:
+    """The writes in JSON lines, each with its line number; "table" in a line stands for another table."""
+    for number, line in enumerate(iter(lambda: lines.readline(MAX_LINE_BYTES), b""), 1):
         if line.strip():
             try:
-                yield _parsed(json.loads(line), table)
-            except (ValueError, TypeError) as error:
-                raise UpdateInvalid(reason=f"line {number}: {error}") from error
+                operation = _written(_decode_line(line), table)
+            except UpdateInvalid as error:
+                raise UpdateInvalid(reason=f"line {number}: {error.reason}") from error
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise UpdateInvalid(reason=f"line {number}: {error}; {_A_LINE}") from error
+            yield number, operation
 
 
-def _parsed(written: Any, table: str) -> Operation:
-    if not isinstance(written, dict) or not isinstance(written.get("key"), str):
-        raise ValueError('it needs a "key", as in {"key": "alice", "pairs": {"name": "Alice"}}')
-    unknown = written.keys() - _LINE_KEYS
-    if unknown:
-        raise ValueError(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(sorted(_LINE_KEYS))}")
-    into, key = written.get("table", table), written["key"].encode()
-    if written.get("delete"):
+def _written(line: _Line, table: str) -> Operation:
+    into, key = table if line.table is msgspec.UNSET else line.table, line.key.encode()
+    if line.delete:
+        if line.pairs is not msgspec.UNSET:
+            raise UpdateInvalid(reason='a delete carries no values; leave out "pairs" or "delete"')
         return delete(into, key)
-    pairs = written.get("pairs")
-    if not isinstance(pairs, dict):
-        raise ValueError('it needs "pairs" with the values, or "delete": true')
-    return put(into, key, {name: _text(value) for name, value in pairs.items()})
+    if line.pairs is msgspec.UNSET:
+        raise UpdateInvalid(reason='it needs "pairs" with the values, or "delete": true')
+    return put(into, key, {name: _text(bytes(value)) for name, value in line.pairs.items()})
 
 
-def _text(value: Any) -> str | None:
-    """A value in the canonical form of JSON; text and null are what they are."""
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _text(value: bytes) -> str | None:
+    """Text and null are what they are; all else stays JSON as it was typed, in the usual spacing."""
+    if value.startswith((b'"', b"null")):
+        return msgspec.json.decode(value, type=str | None)
+    return msgspec.json.format(value, indent=0).decode()
 
 
 def _write_all(
-    client: StoreClient, writes: Iterator[Operation], advance: Callable[[], None]
+    client: StoreClient, writes: Iterator[tuple[int, Operation]], advance: Callable[[], None]
 ) -> tuple[int, WriteResult | None]:
-    unanswered: deque[Future[WriteResult]] = deque()
+    unanswered: deque[tuple[int, Future[WriteResult]]] = deque()
     count = 0
     last: WriteResult | None = None
     try:
-        for operation in writes:
-            unanswered.append(client.write([operation]))
-            while len(unanswered) > MAX_UNANSWERED or (unanswered and unanswered[0].done()):
-                last = unanswered.popleft().result()
+        for number, operation in writes:
+            unanswered.append((number, client.write([operation])))
+            while len(unanswered) > MAX_UNANSWERED or (unanswered and unanswered[0][1].done()):
+                last = _first_answer(unanswered)
                 count += 1
                 advance()
     finally:
         while unanswered:
-            last = unanswered.popleft().result()
+            last = _first_answer(unanswered)
             count += 1
             advance()
     return count, last
+
+
+def _first_answer(unanswered: deque[tuple[int, Future[WriteResult]]]) -> WriteResult:
+    """Waits for the oldest answer. If it is an error, that is the one to tell of: nobody waits for later ones."""
+    number, future = unanswered.popleft()
+    try:
+        return future.result()
+    except TailraceError as error:
+        error.add_note(f"line {number} of the input")
+        unanswered.clear()
+        raise
 
 
 @contextmanager

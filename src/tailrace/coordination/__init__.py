@@ -1,5 +1,6 @@
 """Who is alive and who owns what, among publishers: one interface, embedded (SQLite) for one machine."""
 
+from tailrace.coordination.datasets import fix_shards, require_shards
 from tailrace.coordination.embedded import EmbeddedCoordinator
 from tailrace.coordination.interface import (
     Claim,
@@ -26,8 +27,10 @@ __all__ = [
     "Session",
     "Topic",
     "Watch",
+    "fix_shards",
     "path_of",
     "raise_era",
     "read_line",
     "register_line",
+    "require_shards",
 ]

@@ -14,6 +14,7 @@ last that the owner can believe in, and the lease ends once that has passed.
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import struct
 from pathlib import Path
@@ -84,5 +85,9 @@ def _is_unlocked(file: int) -> bool:
 
 
 def _moment(file: int) -> float:
-    moment: float = _MOMENT.unpack(os.pread(file, _MOMENT.size, 0))[0]
+    """Until when the lease runs; without an end while its holder is just making the file."""
+    written = os.pread(file, _MOMENT.size, 0)
+    if len(written) < _MOMENT.size:
+        return math.inf
+    moment: float = _MOMENT.unpack(written)[0]
     return moment

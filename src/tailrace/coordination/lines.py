@@ -30,6 +30,7 @@ class Ended(msgspec.Struct, frozen=True):
     era: int
     identity: str
     reason: str
+    delivered: Position | None = None  # how far updates of that era got, where whoever found the fork knew
 
 
 class LineRecord(msgspec.Struct, frozen=True):
@@ -37,9 +38,10 @@ class LineRecord(msgspec.Struct, frozen=True):
     era: int
     earlier: tuple[Ended, ...] = ()  # newest first, at most `MAX_EARLIER`
 
-    def forked(self, identity: str, era: int, reason: str) -> LineRecord:
+    def forked(self, identity: str, era: int, reason: str, delivered: Position | None = None) -> LineRecord:
         assert self.era < era <= MAX_ERA, f"the era goes from {self.era} to {era}"
-        return LineRecord(identity, era, (Ended(self.era, self.identity, reason), *self.earlier)[:MAX_EARLIER])
+        ended = Ended(self.era, self.identity, reason, delivered)
+        return LineRecord(identity, era, (ended, *self.earlier)[:MAX_EARLIER])
 
 
 LINE_RECORDS: Final = RecordKind("line", LineRecord)
@@ -75,13 +77,15 @@ def register_line(
     return _change(coordinator, line, decide).era
 
 
-def raise_era(coordinator: Coordinator, line: str, *, beyond: int, reason: str) -> int:
+def raise_era(
+    coordinator: Coordinator, line: str, *, beyond: int, reason: str, delivered: Position | None = None
+) -> int:
     """The line's era after a fork was found in era `beyond`; it is raised unless that has been done."""
 
     def decide(record: LineRecord | None) -> LineRecord:
         if record is None:
             return LineRecord(identity="", era=beyond + 1)
-        return record if record.era > beyond else record.forked(record.identity, beyond + 1, reason)
+        return record if record.era > beyond else record.forked(record.identity, beyond + 1, reason, delivered)
 
     return _change(coordinator, line, decide).era
 

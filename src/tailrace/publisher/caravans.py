@@ -11,12 +11,13 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tailrace.errors import LogDiverged, LogTruncated, TailraceError
 from tailrace.publisher.caravan import Caravan, Patience, Rider, ahead
-from tailrace.publisher.resume import Loss, OnFork, resume
+from tailrace.publisher.resume import NO_ERAS, Loss, OnFork, resume
 from tailrace.publisher.settings import PublisherSettings
 from tailrace.runtime.clock import Clock
 from tailrace.sources.interface import Source
@@ -46,10 +47,16 @@ class Caravans:
     """
 
     def __init__(
-        self, source: Source, settings: PublisherSettings, clock: Clock, on_fork: OnFork | None = None
+        self,
+        source: Source,
+        settings: PublisherSettings,
+        clock: Clock,
+        on_fork: OnFork | None = None,
+        delivered: Mapping[int, Position] = NO_ERAS,
     ) -> None:
         self._source = source
         self._on_fork = on_fork
+        self._delivered = delivered
         self._settings = settings
         self._clock = clock
         self._lock = threading.Lock()
@@ -103,7 +110,8 @@ class Caravans:
             stream.blocked_by = f"{self._settings.max_caravans} caravans are on their way (max_caravans)"
             return None
         try:
-            start = resume(self._source, dict.fromkeys(stream.shards, Marker(stream.read)), self._on_fork)
+            here = dict.fromkeys(stream.shards, Marker(stream.read))
+            start = resume(self._source, here, self._on_fork, self._delivered)
         except TailraceError as error:
             self._fail(stream.sent, error)
             stream.blocked_by = str(error)

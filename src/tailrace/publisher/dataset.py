@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tailrace.errors import (
     AcknowledgementRefused,
     Fenced,
+    LogDiverged,
     LogError,
     NotFound,
     PositionInvalid,
@@ -29,16 +30,19 @@ from tailrace.publisher.caravans import Caravans
 from tailrace.publisher.dead import DeadLetters
 from tailrace.publisher.markers import MarkerStore
 from tailrace.publisher.records import ApplicationRecords
-from tailrace.publisher.resume import OnFork, Resumption, in_era, resume
+from tailrace.publisher.resume import NO_ERAS, Resumption, in_era, resume
 from tailrace.publisher.settings import PublisherSettings
 from tailrace.publisher.stream import OpenToken, Stream
-from tailrace.runtime.clock import Clock
+from tailrace.runtime.clock import Clock, Deadline
 from tailrace.sources.interface import Bounds, Source
 from tailrace.updates.filters import Filter
 from tailrace.updates.position import START, Checkpoint, LinePosition, Marker, Position
 from tailrace.wire.messages import Acknowledge, Alive, Leave, Subscribe
 
 log = logging.getLogger(__name__)
+
+
+ForkFound = Callable[[LogDiverged, Position], None]  # with how far the era was delivered
 
 
 class DatasetPublisher:
@@ -56,26 +60,29 @@ class DatasetPublisher:
         dead: DeadLetters,
         settings: PublisherSettings,
         clock: Clock,
-        on_fork: OnFork | None = None,
+        on_fork: ForkFound | None = None,
+        delivered: Mapping[int, Position] = NO_ERAS,
     ) -> None:
         self.dataset = dataset
         self.shards = tuple(range(shards))
         self.source = source
         self.epoch = markers.own(dataset, epoch)
         self.dead = dead
-        self.caravans = Caravans(source, settings, clock, on_fork)
+        self._fork_found = on_fork
+        self._on_fork = self._forked if on_fork else None
+        self._delivered = delivered
+        self.caravans = Caravans(source, settings, clock, self._on_fork, delivered)
         self._records = records
         self._markers = markers
         self._settings = settings
         self._clock = clock
-        self._on_fork = on_fork
         self._lock = threading.RLock()
         self._recording = threading.Lock()
         self._sessions: dict[str, Session] = {}
         self._applications: dict[str, Application] = {
             record.application: self._known(record) for record in records.of(dataset)
         }
-        self._closed = False
+        self._draining = self._closed = False
         self.last_bounds = Bounds(START, START)
 
     def _known(self, record: ApplicationRecord) -> Application:
@@ -100,7 +107,7 @@ class DatasetPublisher:
                 )
             session = self._session(application, filter, ask.subscriber)
             with self._lock:
-                if self._closed:
+                if self._draining:
                     raise Unavailable(reason="the publisher is shutting down")
                 self._sessions[session.stream.session] = session
             self._supersede(application, ask.subscriber)
@@ -266,7 +273,7 @@ class DatasetPublisher:
             if application.record.mode == "realtime":
                 start = Resumption(self.source.bounds().through, (), {})
             else:
-                start = resume(self.source, application.markers, self._on_fork)
+                start = resume(self.source, application.markers, self._on_fork, self._delivered)
             application.sent = in_era(application.sent or self.source.bounds().through, self.source.era)
         except TailraceError as error:
             application.problem = str(error)
@@ -277,6 +284,15 @@ class DatasetPublisher:
         session.stream.post(letters)
         session.stream.open(start, application.sent)
         return True
+
+    def _forked(self, error: LogDiverged) -> None:
+        """Hands on that the log forked, and how far this era was delivered to anyone."""
+        assert self._fork_found is not None
+        applications = self.applications()
+        places = [marker.position for one in applications for marker in one.markers.values()]
+        places += [one.sent for one in applications if one.sent is not None]
+        places += [one.active.stream.sent for one in applications if one.active is not None]
+        self._fork_found(error, max((place for place in places if place.era == self.source.era), default=START))
 
     # ---- acknowledgements -------------------------------------------------------------------------------------------
 
@@ -362,9 +378,11 @@ class DatasetPublisher:
     def reached(self, name: str, position: Position) -> tuple[bool, Position | None]:
         """Whether an application has processed everything up to a position, by its progress or its markers."""
         application = self.application(name)
-        wanted = in_era(position, self.source.era)
+        if position.era < self.source.era and application.acknowledged.era >= self.source.era:
+            reason = f"the log is in era {self.source.era} now, and may not hold that write any more"
+            raise LogDiverged(line=self.source.line, marker=position, reason=reason)
         soft = application.progress
-        return application.acknowledged >= wanted or (soft is not None and soft >= wanted), soft
+        return application.acknowledged >= position or (soft is not None and soft >= position), soft
 
     def problem(self) -> str:
         """Why the dataset is not ready, empty if it is. Looks at the log's bounds on the way."""
@@ -374,9 +392,21 @@ class DatasetPublisher:
             return str(error)
         return self.caravans.error
 
+    def drain(self) -> None:
+        """Ends all streams, and lets their subscribers acknowledge what they were sent, so that it does not come again."""
+        with self._lock:
+            self._draining = True
+            sessions = list(self._sessions.values())
+        deadline = Deadline(self._settings.drain_s, self._clock)
+        for session in sessions:
+            session.stream.end("the publisher is shutting down", last_token=True)
+        unsettled = [one.stream.application for one in sessions if not one.stream.wait_settled(deadline.left_s())]
+        if unsettled:
+            log.info("not acknowledged in time, and so sent again later: what was sent to %s", ", ".join(unsettled))
+
     def close(self) -> None:
         with self._lock:
-            self._closed = True
+            self._draining = self._closed = True
             for session in list(self._sessions.values()):
                 session.stream.end("the publisher is shutting down")
         self.caravans.close()

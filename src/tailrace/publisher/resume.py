@@ -4,13 +4,16 @@ Usually that is the least marker, and the rows that flows further ahead already 
 them is reached. When the log no longer holds what follows a marker, or its history forked, reading resumes at the
 oldest position, or at the last checkpoint that both histories share, and what lies between is a loss that the
 application is told of. A fork that is found in the current era raises it first, where whoever runs the publisher can
-do that: positions of two histories must not be mistaken for each other.
+do that: positions of two histories must not be mistaken for each other. How far an era that ended had been delivered is
+kept, so that a flow whose marker both histories share is told of what it had seen beyond.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -47,12 +50,19 @@ class Resumption:
 
 
 OnFork = Callable[[LogDiverged], None]  # raises the era, and has the log opened anew in it
+NO_ERAS: Final[Mapping[int, Position]] = MappingProxyType({})
 
 
-def resume(source: Source, markers: Mapping[int, Marker], on_fork: OnFork | None = None) -> Resumption:
+def resume(
+    source: Source,
+    markers: Mapping[int, Marker],
+    on_fork: OnFork | None = None,
+    delivered: Mapping[int, Position] = NO_ERAS,
+) -> Resumption:
     """Decides for all the flows of a stream at once; flows that share a marker share its look-up in the log.
 
-    Without `on_fork`, a fork is taken as it is found: the log goes on in its era, behind a loss.
+    Without `on_fork`, a fork is taken as it is found: the log goes on in its era, behind a loss. `delivered` says how
+    far eras that ended got.
     """
     starts: dict[int, Position] = {}
     losses: list[Loss] = []
@@ -60,7 +70,7 @@ def resume(source: Source, markers: Mapping[int, Marker], on_fork: OnFork | None
     for shard, marker in markers.items():
         by_marker.setdefault(marker, []).append(shard)
     for marker, shards in by_marker.items():
-        position, loss = _resume_one(source, marker, tuple(shards), on_fork)
+        position, loss = _resume_one(source, marker, tuple(shards), on_fork, delivered)
         starts.update(dict.fromkeys(shards, position))
         if loss:
             losses.append(loss)
@@ -70,7 +80,7 @@ def resume(source: Source, markers: Mapping[int, Marker], on_fork: OnFork | None
 
 
 def _resume_one(
-    source: Source, marker: Marker, shards: tuple[int, ...], on_fork: OnFork | None
+    source: Source, marker: Marker, shards: tuple[int, ...], on_fork: OnFork | None, delivered: Mapping[int, Position]
 ) -> tuple[Position, Loss | None]:
     """Tries the marker, then the checkpoints before it, newest first; the log's oldest position is the last resort.
 
@@ -95,12 +105,20 @@ def _resume_one(
             oldest = max(source.bounds().after, here)
             return oldest, Loss(shards, marker.position, oldest, reason or str(error), Checkpoint(oldest, None))
         else:
-            if not reason:
+            undone = max(marker.position, _undone(marker.position, source.era, delivered))
+            if not reason and undone == marker.position:
                 return here, None
-            return here, Loss(shards, here, marker.position, reason, Checkpoint(here, checkpoint.witness))
+            reason = reason or "the log's history forked behind it"
+            return here, Loss(shards, here, undone, reason, Checkpoint(here, checkpoint.witness))
     oldest = source.bounds().after
     reason = f"{reason}; no checkpoint is shared: everything that the log holds comes again"
     return oldest, Loss(shards, START, marker.position, reason, Checkpoint(oldest, None))
+
+
+def _undone(marker: Position, era: int, delivered: Mapping[int, Position]) -> Position:
+    """The furthest that was delivered past a marker in eras that have ended since."""
+    ended = [place for one, place in delivered.items() if marker.era <= one < era and place > in_era(marker, one)]
+    return max(ended, default=marker)
 
 
 def in_era(position: Position, era: int) -> Position:

@@ -1,7 +1,14 @@
 """The publisher's part of a Flight port: which message goes where, and which scope it needs.
 
 A subscriber's `DoGet` runs its stream's generator; everything else is an action. Each action names what it acts on, and
-the caller's credential must hold the scope for it on that dataset.
+the caller's credential must hold the scope for that:
+
+- `subscribe` for an application: its flows, and all that concerns a session of one of its subscribers;
+- `read` for an application: its status, how far it has got, its dead letters; `admin` for it: to try those again;
+- `read` of a dataset as a whole, with a scope that is not narrowed to applications: ranges of its log.
+
+A dataset's name, line, head and troubles are shown to whoever may do anything (in a status: read anything) of it; the
+names of its other applications are not.
 """
 
 from __future__ import annotations
@@ -11,18 +18,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from tailrace.errors import NotFound
+from tailrace.errors import CredentialRefused, NotFound
 from tailrace.publisher.dataset import DatasetPublisher
 from tailrace.publisher.ranges import read_range
 from tailrace.publisher.status import application_status, dataset_status
 from tailrace.publisher.stream import Parcel, Stream
 from tailrace.updates.schema import UPDATE_SCHEMA
 from tailrace.wire import server
-from tailrace.wire.callers import Caller
+from tailrace.wire.callers import Action, Caller
 from tailrace.wire.messages import (
     OLDEST_PROTOCOL,
     PROTOCOL_VERSION,
@@ -70,6 +78,7 @@ class PublisherService(server.Service):
         self._peers = [address, *peers]
         self._started_at = time.time()
         self._stop = threading.Event()
+        self._streams: WeakValueDictionary[str, Stream] = WeakValueDictionary()  # by session; gone with their sessions
 
     def actions(self) -> Mapping[str, server.ActionHandler]:
         handlers: dict[type[Up], Callable[..., Reply]] = {
@@ -90,6 +99,8 @@ class PublisherService(server.Service):
     def stop(self) -> None:
         self._stop.set()
         for publisher in self._datasets.values():
+            publisher.drain()
+        for publisher in self._datasets.values():
             publisher.close()
 
     def flights(self, caller: Caller) -> Iterable[flight.FlightInfo]:
@@ -105,13 +116,14 @@ class PublisherService(server.Service):
     def get(self, caller: Caller, ticket: bytes) -> server.Stream:
         ask = decode_ticket(ticket)
         require_version(ask.version)
-        publisher = self._dataset(ask.dataset)
         if isinstance(ask, Subscribe):
-            caller.require("subscribe", ask.dataset, ask.application)
+            publisher = self._of_application(caller, "subscribe", ask)
             stream = publisher.subscribe(ask)
+            self._streams[stream.session] = stream
             return server.Stream(UPDATE_SCHEMA, _encoded(self._subscription(publisher, stream)))
         caller.require("read", ask.dataset)
-        return server.Stream(UPDATE_SCHEMA, _encoded(read_range(publisher.source, ask, self._stop)))
+        source = self._dataset(caller, ask.dataset).source
+        return server.Stream(UPDATE_SCHEMA, _encoded(read_range(source, ask, self._stop)))
 
     def _subscription(self, publisher: DatasetPublisher, stream: Stream) -> Iterator[Parcel]:
         try:
@@ -129,7 +141,7 @@ class PublisherService(server.Service):
             peers=self._peers,
             datasets=[
                 DatasetInfo(publisher.dataset, publisher.source.line, len(publisher.shards))
-                for publisher in self._datasets.values()
+                for publisher in self._known(caller)
             ],
         )
 
@@ -163,55 +175,68 @@ class PublisherService(server.Service):
         return DONE
 
     def _status(self, caller: Caller, ask: Status) -> StatusReply:
-        seen = [publisher for publisher in self._datasets.values() if caller.may("read", publisher.dataset)]
+        seen = self._known(caller, "read")
         return StatusReply(
             address=self._address,
             started_at=self._started_at,
-            datasets=[dataset_status(publisher) for publisher in seen],
+            datasets=[dataset_status(publisher, caller) for publisher in seen],
             applications=[
                 application_status(publisher, application)
                 for publisher in seen
                 for application in publisher.applications()
+                if caller.may("read", publisher.dataset, application.name)
             ],
         )
 
     def _reached(self, caller: Caller, ask: Reached) -> ReachedReply:
-        caller.require("read", ask.dataset)
-        reached, progress = self._dataset(ask.dataset).reached(ask.application, ask.position)
+        reached, progress = self._of_application(caller, "read", ask).reached(ask.application, ask.position)
         return ReachedReply(reached=reached, progress=progress)
 
     def _dead_list(self, caller: Caller, ask: DeadList) -> DeadListReply:
-        caller.require("read", ask.dataset)
-        publisher = self._dataset(ask.dataset)
+        publisher = self._of_application(caller, "read", ask)
         publisher.application(ask.application)
         letters, total = publisher.dead.list(ask.dataset, ask.application, ask.limit)
         return DeadListReply(letters=letters, total=total)
 
     def _dead_show(self, caller: Caller, ask: DeadShow) -> DeadShowReply:
-        caller.require("read", ask.dataset)
-        letter, update = self._dataset(ask.dataset).dead.show(ask.dataset, ask.application, ask.letter)
+        publisher = self._of_application(caller, "read", ask)
+        letter, update = publisher.dead.show(ask.dataset, ask.application, ask.letter)
         return DeadShowReply(letter=letter, update=update)
 
     def _dead_retry(self, caller: Caller, ask: DeadRetry) -> DeadRetryReply:
-        caller.require("admin", ask.dataset)
-        return DeadRetryReply(retrying=self._dataset(ask.dataset).retry_dead(ask.application, ask.letters))
+        publisher = self._of_application(caller, "admin", ask)
+        return DeadRetryReply(retrying=publisher.retry_dead(ask.application, ask.letters))
 
     # ---- who is meant -----------------------------------------------------------------------------------------------
 
-    def _dataset(self, name: str) -> DatasetPublisher:
+    def _known(self, caller: Caller, action: Action | None = None) -> list[DatasetPublisher]:
+        """The datasets of which a caller may do this, or anything, at least for one application."""
+        return [one for one in self._datasets.values() if caller.may_in_part(one.dataset, action)]
+
+    def _dataset(self, caller: Caller, name: str) -> DatasetPublisher:
         found = self._datasets.get(name)
         if found is None:
-            known = ", ".join(sorted(self._datasets))
+            known = ", ".join(sorted(one.dataset for one in self._known(caller))) or "none that you may use"
             raise NotFound(what="dataset", name=name, remedy=f"this publisher serves: {known}")
         return found
 
+    def _of_application(
+        self, caller: Caller, action: Action, ask: Subscribe | Reached | DeadList | DeadShow | DeadRetry
+    ) -> DatasetPublisher:
+        caller.require(action, ask.dataset, ask.application)
+        return self._dataset(caller, ask.dataset)
+
     def _of_session(self, caller: Caller, session: str) -> DatasetPublisher:
         """The publisher that opened a session; one that is over is refused by any that the caller may subscribe to."""
-        publishers = list(self._datasets.values())
-        allowed = (one for one in publishers if caller.may("subscribe", one.dataset))
-        publisher = next((one for one in publishers if one.has_session(session)), None) or next(allowed, publishers[0])
-        caller.require("subscribe", publisher.dataset)
-        return publisher
+        stream = self._streams.get(session)  # first, so that it is there for as long as a publisher knows the session
+        publisher = next((one for one in self._datasets.values() if one.has_session(session)), None)
+        if publisher is not None:
+            caller.require("subscribe", publisher.dataset, stream.application if stream else None)
+            return publisher
+        allowed = self._known(caller, "subscribe")
+        if not allowed:
+            raise CredentialRefused(reason=f"{caller.name!r} lacks the scope 'subscribe' on every dataset here")
+        return allowed[0]
 
 
 def _action(handler: Callable[..., Reply]) -> server.ActionHandler:

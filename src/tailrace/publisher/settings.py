@@ -20,6 +20,7 @@ class PublisherSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     heartbeat_s: float = 1.0  # silence on a stream is at most this long
     lease_s: float = 5.0  # a subscriber not heard of for this long has lost its flows
     lease_margin_s: float = 1.0  # how much longer the publisher waits, for clocks that run at different speeds
+    drain_s: float = 2.0  # a publisher that shuts down waits so long for the acknowledgement of what was sent
     max_standbys: int = 64  # subscribers of one application that wait for its flows
     max_open_tokens: int = 64  # tokens not yet acknowledged; the oldest is forgotten beyond that
     retry_failed_source_s: float = 1.0  # a log that cannot be read is tried again after this long

@@ -9,16 +9,19 @@ from tailrace.publisher.applications import Application
 from tailrace.publisher.dataset import DatasetPublisher
 from tailrace.sources.interface import Bounds
 from tailrace.updates.position import START, Position
+from tailrace.wire.callers import ANYONE, Caller
 from tailrace.wire.messages import ApplicationStatus, DatasetStatus
 
 LIVE_WITHIN_S: Final = 2.0  # progress is reported a few times a second; more is an application that does not keep up
 
 
-def dataset_status(publisher: DatasetPublisher) -> DatasetStatus:
+def dataset_status(publisher: DatasetPublisher, caller: Caller = ANYONE) -> DatasetStatus:
+    """Names no application to a caller who may not read that one's status."""
     problem = publisher.problem()
     bounds = _bounds(publisher)
     applications = [one for one in publisher.applications() if one.record.mode == "reliable"]
     pinned = min(applications, key=lambda one: one.acknowledged, default=None)
+    may_name = pinned is not None and caller.may("read", publisher.dataset, pinned.name)
     return DatasetStatus(
         dataset=publisher.dataset,
         line=publisher.source.line,
@@ -27,7 +30,7 @@ def dataset_status(publisher: DatasetPublisher) -> DatasetStatus:
         head=bounds.through,
         log_bytes=publisher.caravans.log_bytes,
         caravans=publisher.caravans.count,
-        pinned_by=pinned.name if pinned else "",
+        pinned_by=pinned.name if pinned and may_name else "",
         error=problem,
     )
 

@@ -106,6 +106,7 @@ class Stream:
         self._caravan: Caravan | None = None
         self._rider: Rider | None = None
         self._ended: Goodbye | None = None
+        self._last_words = self._returned = False
         self._posted: deque[Iterator[Letters]] = deque()
         self._changed = threading.Condition(threading.Lock())
         self._opening: Resumption | None = None
@@ -138,15 +139,22 @@ class Stream:
             self._posted.append(letters)
         self._wake()
 
-    def end(self, reason: str, *, retry: bool = True) -> None:
+    def end(self, reason: str, *, retry: bool = True, last_token: bool = False) -> None:
         """The generator says goodbye and returns, as soon as it comes round.
 
-        It may never do so, where its subscriber stopped reading: its caravan does not wait for it.
+        It may never do so, where its subscriber stopped reading: its caravan does not wait for it. With `last_token`, a
+        token for all that was sent comes before the goodbye.
         """
         with self._changed:
             self._ended = self._ended or Goodbye(reason=reason, retry=retry)
+            self._last_words = last_token
         self._leave()
         self._wake()
+
+    def wait_settled(self, timeout_s: float) -> bool:
+        """Waits until the generator of a stream that was ended has returned, and its newest token is acknowledged."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._returned and self._last_token not in self._tokens, timeout_s)
 
     @property
     def ended(self) -> bool:
@@ -203,6 +211,7 @@ class Stream:
         """Its markers are durable. Tokens sent before it stay open: each names its own shards."""
         with self._changed:
             self._tokens.pop(token, None)
+            self._changed.notify_all()
 
     def checkpoint_at(self, position: Position) -> Checkpoint | None:
         """A place at or before `position` that a marker can stand at; None if that is before this session.
@@ -229,9 +238,14 @@ class Stream:
                 for parcel in self._updates():
                     self._last_message_at = self._clock.monotonic()
                     yield parcel
+            if self._last_words:
+                yield from self._token_for_the_rest()
             yield EMPTY_UPDATES, self._ended
         finally:
             self._step_off()
+            with self._changed:
+                self._returned = True
+                self._changed.notify_all()
 
     def _stand_by(self) -> Iterator[Parcel]:
         if self.standby:
@@ -274,14 +288,14 @@ class Stream:
         """One round: what the caravan has next, then a token or a heartbeat if one is due."""
         entries, elsewhere = self._take()
         if elsewhere is not None and elsewhere.position is not None:
-            yield from self._token_before_loss()
+            yield from self._token_for_the_rest()
             self._already = {}
             self._go_on_at(elsewhere.position)
             yield from map(self._loss_notice, elsewhere.losses)
         for run in runs(entries):
             lost = run[0].batch.loss
             if lost is not None and lost.until > self.sent:
-                yield from self._token_before_loss()
+                yield from self._token_for_the_rest()
                 yield self._loss_notice(
                     Loss(self.shards, lost.after, lost.until, lost.reason, Checkpoint(lost.until, None))
                 )
@@ -303,8 +317,8 @@ class Stream:
             for level in self._checkpoints:
                 level.clear()
 
-    def _token_before_loss(self) -> Iterator[Parcel]:
-        """For what was sent before a loss, so that acknowledging the loss skips nothing else."""
+    def _token_for_the_rest(self) -> Iterator[Parcel]:
+        """For what was sent since the last one: before a loss, so that acknowledging that skips nothing else."""
         if self.sent > self._tokened:
             yield self._token(self._clock.monotonic())
 
@@ -420,9 +434,11 @@ class Stream:
             self._last_token += 1
             self._tokens[self._last_token] = token
             while len(self._tokens) > self._settings.max_open_tokens:
-                # The oldest token is superseded by those after it; a loss notice never is.
+                # The oldest token is superseded by those after it; a loss notice never is, and is told again instead.
                 oldest = next((number for number, open_ in self._tokens.items() if open_.loss is None), None)
                 if oldest is None:
+                    reason = f"{len(self._tokens)} loss notices are not acknowledged (max_open_tokens)"
+                    self._ended = self._ended or Goodbye(reason=reason, retry=True)
                     break
                 del self._tokens[oldest]
             return self._last_token

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import astuple
 
 from tailrace.errors import UpdateInvalid, UpdateTooLarge
 from tailrace.store.options import TABLE_NAME, StoreOptions
@@ -46,16 +47,40 @@ class WriteResult(NamedTuple):
 
 def put(table: str, key: bytes, value: Pairs | bytes, *, shard: int | None = None) -> Operation:
     """Stores pairs, or a value of the caller's own making, under a key."""
-    return Operation(PUT, table, key, value if isinstance(value, bytes) else encode_pairs(value), shard)
+    return _operation(PUT, table, key, value if isinstance(value, bytes) else encode_pairs(value), shard)
 
 
 def delete(table: str, key: bytes, *, shard: int | None = None) -> Operation:
-    return Operation(DELETE, table, key, None, shard)
+    return _operation(DELETE, table, key, None, shard)
 
 
 def delete_range(table: str, begin: bytes, end: bytes, *, shard: int | None = None) -> Operation:
     """Deletes all keys in [begin, end)."""
-    return Operation(DELETE_RANGE, table, begin, end, shard)
+    return _operation(DELETE_RANGE, table, begin, end, shard)
+
+
+def _operation(kind: int, table: str, key: bytes, value: bytes | None, shard: int | None) -> Operation:
+    operation = Operation(kind, table, key, value, shard)
+    require_types(operation)
+    return operation
+
+
+def require_types(operation: Operation) -> None:
+    """Refuses what no message can carry, as it would take along the other writes that travel in the same one.
+
+    The types are exact: msgpack knows no subclasses. All else is for `prepare` to judge, by the store's options.
+    """
+    kind, table, key, value, shard = astuple(operation)
+    if type(kind) is not int or not PUT <= kind <= DELETE_RANGE:
+        raise UpdateInvalid(reason=f"there is no operation number {kind!r}")
+    if type(table) is not str or not table.isascii():
+        raise _bad_table(table)
+    if type(key) is not bytes:
+        raise UpdateInvalid(reason=f"a key in table {table!r} is {type(key).__name__}; a key is bytes")
+    if value is not None and type(value) is not bytes:
+        raise UpdateInvalid(reason=f"a value in table {table!r} is {type(value).__name__}; it is pairs or bytes")
+    if shard is not None and (type(shard) is not int or shard.bit_length() > 31):
+        raise UpdateInvalid(reason=f"a shard in table {table!r} is {shard!r}; it is an int below the store's shards")
 
 
 @dataclass(slots=True)
@@ -94,6 +119,7 @@ def prepare(operations: Sequence[Operation], options: StoreOptions) -> Prepared:
 
 
 def _require_operation(operation: Operation, options: StoreOptions) -> None:
+    require_types(operation)
     key, value = operation.key, operation.value
     if not TABLE_NAME.match(operation.table) or operation.table.startswith("__"):
         raise _bad_table(operation.table)
@@ -106,8 +132,6 @@ def _require_operation(operation: Operation, options: StoreOptions) -> None:
             raise UpdateInvalid(reason=f"a put in table {operation.table!r} has neither pairs nor a value")
     elif operation.operation == DELETE_RANGE:
         _require_range(operation.table, key, value, options)
-    elif operation.operation != DELETE:
-        raise UpdateInvalid(reason=f"there is no operation number {operation.operation}")
     elif value is not None:
         raise UpdateInvalid(reason=f"a delete in table {operation.table!r} has a value")
 

@@ -32,8 +32,10 @@ class Lease:
             self._update()
 
     def renew(self, sent_at: float) -> None:
-        """A sign of life that was sent at `sent_at` has been answered."""
+        """A sign of life that was sent at `sent_at` has been answered. Too late once the lease is over: it stays so."""
         with self._lock:
+            if self.over:
+                return
             self._heard_at = max(self._heard_at, sent_at)
             self._update()
 

@@ -160,10 +160,13 @@ def _uniform(offsets: Int32s, key_offsets: Int32s, keys: Bytes) -> bool:
 
 
 @inlined
-def _signature(keys: Bytes, start: Number, stop: Number, pairs: Number) -> Number:
-    """A number that differs for most different shapes: how many names, how long together, how the first one begins."""
+def _signature(keys: Bytes, start: Number, stop: Number) -> Number:
+    """A number that differs for most different shapes of as many names: how long together, how the first one begins.
+
+    Whoever chooses the names can make it equal for any: it only says which are worth comparing.
+    """
     head = load_u64(keys, start) if stop - start >= 8 else np.uint64(0)
-    return head ^ (np.uint64(pairs) << np.uint64(48)) ^ (np.uint64(stop - start) << np.uint64(24))
+    return head ^ (np.uint64(stop - start) << np.uint64(24))
 
 
 @inlined
@@ -194,6 +197,7 @@ def _number(
 ) -> int:
     """Numbers the shapes of all rows, the one of the row before tried first; -1 where there are too many."""
     signatures = np.empty(len(first_rows), np.uint64)
+    counts = np.empty(len(first_rows), np.int64)
     firsts = np.empty(len(first_rows), np.int64)
     found = 0
     shape = 0
@@ -203,10 +207,10 @@ def _number(
         if len(present) and not present[row]:
             pairs = 0
         start, stop = np.int64(key_offsets[first]), np.int64(key_offsets[first + pairs])
-        signature = _signature(keys, start, stop, pairs)
+        signature = _signature(keys, start, stop)
         tried = 0
         while tried < found:
-            if signatures[shape] == signature:
+            if counts[shape] == pairs and signatures[shape] == signature:
                 begin = np.int64(key_offsets[firsts[shape]])
                 if pairs == 0 or (
                     _same_lengths(offset_bytes, firsts[shape], first, pairs, start - begin)
@@ -220,6 +224,7 @@ def _number(
                 return -1
             shape = found
             signatures[shape] = signature
+            counts[shape] = pairs
             firsts[shape] = first
             first_rows[shape] = row
             found += 1

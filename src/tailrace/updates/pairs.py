@@ -42,18 +42,17 @@ def encode_pairs(pairs: Mapping[str, bytes | str | None]) -> bytes:
     values: list[bytes] = []
     for name, value in pairs.items():
         key = _encoded_name(name)
-        if isinstance(value, str):
-            value = value.encode()
-        if value is not None and len(value) > MAX_VALUE_BYTES:
-            raise UpdateInvalid(reason=f"pair {name!r} has {len(value)} bytes; a value has at most {MAX_VALUE_BYTES}")
-        table.append(_PAIR.pack(len(key), NULL_LENGTH if value is None else len(value)))
+        held = _encoded_value(name, value)
+        table.append(_PAIR.pack(len(key), NULL_LENGTH if held is None else len(held)))
         keys.append(key)
-        if value is not None:
-            values.append(value)
+        if held is not None:
+            values.append(held)
     return b"".join([*table, *keys, *values])
 
 
 def _encoded_name(name: str) -> bytes:
+    if not isinstance(name, str):
+        raise UpdateInvalid(reason=f"the name of pair {name!r} is {type(name).__name__}; a name is text")
     try:
         key = name.encode()
     except UnicodeEncodeError as error:
@@ -61,6 +60,21 @@ def _encoded_name(name: str) -> bytes:
     if len(key) > MAX_KEY_BYTES:
         raise UpdateInvalid(reason=f"pair name of {len(key)} bytes; a name has at most {MAX_KEY_BYTES}")
     return key
+
+
+def _encoded_value(name: str, value: bytes | str | None) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value = value.encode()
+        except UnicodeEncodeError as error:
+            raise UpdateInvalid(reason=f"pair {name!r} holds no text: {error.reason}; give it as bytes") from error
+    if not isinstance(value, bytes):
+        raise UpdateInvalid(reason=f"pair {name!r} holds {type(value).__name__}; a value is bytes, text or None")
+    if len(value) > MAX_VALUE_BYTES:
+        raise UpdateInvalid(reason=f"pair {name!r} has {len(value)} bytes; a value has at most {MAX_VALUE_BYTES}")
+    return value
 
 
 def decode_pairs(data: bytes) -> dict[str, bytes | None]:

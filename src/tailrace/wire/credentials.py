@@ -97,7 +97,7 @@ def issue_credential(path: str | Path, name: str, scopes: Sequence[Scope], *, re
         for action in scope.actions:
             if action not in ACTIONS:
                 raise ConfigInvalid(path="credential", reason=f"scope {action!r} is none of {', '.join(ACTIONS)}")
-    records = _read(target) if target.exists() else []
+    records = _read(target) if os.path.exists(target) else []  # False, not an error, where it may not look
     if any(record.name == name for record in records) and not replace:
         raise ConfigInvalid(path="credential", reason=f"{name!r} exists already in {target}; replace or remove it")
     secret = secrets.token_urlsafe(32)
@@ -124,10 +124,10 @@ def list_credentials(path: str | Path) -> list[CredentialRecord]:
 def read_token(path: str | Path) -> str:
     """A token from the file in which a client keeps it."""
     try:
-        text = Path(path).read_text("utf-8").strip()
+        text = Path(path).read_text("utf-8", "replace").strip()
     except OSError as error:
         raise ConfigInvalid(path="credential_file", reason=f"{path}: {error.strerror}") from error
-    if "." not in text or any(character.isspace() for character in text):
+    if "." not in text or not text.isascii() or any(character.isspace() for character in text):
         raise ConfigInvalid(path="credential_file", reason=f"{path} does not hold one token of the form name.secret")
     return text
 
@@ -168,10 +168,16 @@ def _read(path: Path) -> list[CredentialRecord]:
 
 def _write(path: Path, records: Sequence[CredentialRecord]) -> None:
     """Replaced as a whole, so that a server never reads half a file."""
-    content = msgspec.json.format(msgspec.json.encode(_File(FORMAT_VERSION, list(records))), indent=2)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        content = msgspec.json.format(msgspec.json.encode(_File(FORMAT_VERSION, list(records))), indent=2)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except UnicodeEncodeError as error:
+        raise ConfigInvalid(path="credential", reason=f"a name in its scope is not UTF-8: {error}") from error
+    except OSError as error:
+        reason = f"{path} cannot be written: {error.strerror}; its folder must exist and be writable"
+        raise ConfigInvalid(path="credentials", reason=reason) from error

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from tailrace.errors import ProtocolMismatch, VersionTooNew
+from tailrace.errors import ConfigInvalid, ProtocolMismatch, VersionTooNew
 from tailrace.updates.position import Checkpoint, Position
 
 PROTOCOL_VERSION: Final = 1
@@ -319,7 +319,11 @@ M = TypeVar("M")
 
 
 def encode(message: Message) -> bytes:
-    return _encoder.encode(message)
+    """`ConfigInvalid` names a value that no message can carry: text that is not UTF-8, an int over 64 bits."""
+    try:
+        return _encoder.encode(message)
+    except (OverflowError, TypeError, UnicodeEncodeError) as error:
+        raise ConfigInvalid(path=type(message).__name__, reason=f"a value cannot be sent: {error}") from error
 
 
 class Decoder(Generic[M]):

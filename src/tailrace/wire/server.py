@@ -2,14 +2,17 @@
 
 A service declares the message kinds that it answers: its actions by name, and the `kind` tags of its tickets and put
 commands. The server reads only that tag and looks the service up. Streams pass through a guard that turns what a
-service raises in mid-stream into the error the client will see.
+service raises in mid-stream into the error the client will see, and that ends them once their credential is revoked:
+it is looked up again about once a second, when a message is due.
 
 `shutdown` is bounded. Services are told first and end their streams in their own words; what still runs after the grace
 period ends with `Unavailable`; a call blocked by a client that does not read is ended by closing its connection, the
 only way that gRPC leaves (its shutdown waits for every call, and a call blocked on flow control notices nothing else).
 
-gRPC's options stay as Flight sets them: messages of any size (batches are bounded by those who make them), no server
-keepalive. Each side notices a dead peer by the heartbeats of its own protocol.
+gRPC's options stay as Flight sets them, for pyarrow offers none to a server: no keepalive (each side notices a dead
+peer by the heartbeats of its own protocol), and messages of any size, which are in memory before Flight says that they
+came. What a known caller asks may have `MAX_REQUEST_BYTES`; batches are bounded by those who make them. An unknown one
+is kept off by mutual TLS alone; see SECURITY.md.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
@@ -25,9 +29,9 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from tailrace.errors import ConfigInvalid, Disconnected, ProtocolMismatch, Unavailable
-from tailrace.runtime.clock import Deadline
+from tailrace.runtime.clock import SYSTEM_CLOCK, Clock, Deadline
 from tailrace.wire.addresses import Endpoint, is_loopback, parse_address
-from tailrace.wire.callers import ANYONE, Caller
+from tailrace.wire.callers import ANYONE, Admission, Caller
 from tailrace.wire.connections import drop_connections
 from tailrace.wire.credentials import AUTHORIZATION, Credentials
 from tailrace.wire.failures import to_flight
@@ -38,6 +42,7 @@ logger: Final = logging.getLogger(__name__)
 GRACE_S: Final = 2.0  # for services to end their streams by themselves
 DROP_AFTER_S: Final = 2.0  # more, before connections are closed
 DROPPING_S: Final = 8.0  # for calls to notice that their connections are gone, on a machine that is busy
+MAX_REQUEST_BYTES: Final = 256 << 20  # an action's body, a ticket or a command; the largest hold dead updates whole
 
 ActionHandler = Callable[[Caller, bytes], bytes]
 
@@ -48,6 +53,24 @@ class Stream:
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch | tuple[pa.RecordBatch, bytes]]
+
+
+class PutReader:
+    """What a client puts: chunks with `data` and `app_metadata`, then `StopIteration`."""
+
+    def __init__(self, reader: flight.MetadataRecordBatchReader, admission: Admission) -> None:
+        self._reader = reader
+        self._admission = admission
+
+    def read_chunk(self) -> flight.FlightStreamChunk:
+        chunk = self._reader.read_chunk()
+        self._admission.check()
+        return chunk
+
+    def __iter__(self) -> PutReader:
+        return self
+
+    __next__ = read_chunk
 
 
 class Service:
@@ -71,7 +94,7 @@ class Service:
         self,
         caller: Caller,
         command: bytes,
-        reader: flight.MetadataRecordBatchReader,
+        reader: PutReader,
         writer: flight.FlightMetadataWriter,
     ) -> bool:
         return False
@@ -92,6 +115,9 @@ class Server:
         services: Sequence[Service],
         credentials: Credentials | None = None,
         tls: TLS | None = None,
+        *,
+        max_request_bytes: int = MAX_REQUEST_BYTES,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         endpoint = parse_address(listen)
         _require_safe(endpoint, credentials, tls)
@@ -103,7 +129,9 @@ class Server:
         options = tls.server_options() if tls is not None else {}
         place = Endpoint(endpoint.host, endpoint.port, tls=tls is not None)
         try:
-            self._front = _Front(_Routes(self._services), credentials, self._ending, place.location, options)
+            self._front = _Front(
+                _Routes(self._services), _Door(credentials, max_request_bytes, clock), self._ending, place, options
+            )
         except (OSError, pa.ArrowException, flight.FlightError) as error:
             raise Disconnected(address=endpoint.address, reason=f"cannot listen there: {error}") from error
         self._host = endpoint.host
@@ -224,47 +252,73 @@ class _CallerMiddlewareFactory(flight.ServerMiddlewareFactory):
         return _CallerMiddleware(None)
 
 
+class _Door:
+    """Who is let in, and with how much."""
+
+    def __init__(self, credentials: Credentials | None, max_request_bytes: int, clock: Clock) -> None:
+        self._credentials = credentials
+        self._max_request_bytes = max_request_bytes
+        self._clock = clock
+
+    def middleware(self) -> dict[str, flight.ServerMiddlewareFactory] | None:
+        return {"caller": _CallerMiddlewareFactory()} if self._credentials is not None else None
+
+    def admit(self, context: flight.ServerCallContext) -> Admission:
+        shown = str(context.peer())
+        if self._credentials is None:
+            return Admission(lambda: Caller(ANYONE.name, ANYONE.scopes, shown), self._clock)
+        held = context.get_middleware("caller")
+        authorization = held.authorization if isinstance(held, _CallerMiddleware) else None
+        return Admission(partial(self._credentials.caller, authorization, shown), self._clock)
+
+    def bounded(self, request: bytes | pa.Buffer) -> bytes:
+        """A request's bytes, copied only if they are not too many. For those that were let in."""
+        size = len(request)
+        if size > self._max_request_bytes:
+            raise ProtocolMismatch(reason=f"a request has {size} bytes, at most {self._max_request_bytes}")
+        return request if isinstance(request, bytes) else request.to_pybytes()
+
+
 class _Front(flight.FlightServerBase):
     """What Flight calls. Serves from construction on, so that everything is set before the base class starts."""
 
     def __init__(
         self,
         routes: _Routes,
-        credentials: Credentials | None,
+        door: _Door,
         ending: threading.Event,
-        location: str,
+        place: Endpoint,
         options: dict[str, Any],
     ) -> None:
         self._routes = routes
-        self._credentials = credentials
+        self._door = door
         self._ending = ending
-        middleware = {"caller": _CallerMiddlewareFactory()} if credentials is not None else None
-        super().__init__(location, middleware=cast(Any, middleware), **options)
+        super().__init__(place.location, middleware=cast(Any, door.middleware()), **options)
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
         kind = action.type
         try:
-            caller = self._caller(context)
+            caller = self._door.admit(context).caller
             handler = self._routes.actions.get(kind)
             if handler is None:
                 raise _unknown("action", kind)
-            return [handler(caller, action.body.to_pybytes())]
+            return [handler(caller, self._door.bounded(action.body))]
         except Exception as error:
             raise to_flight(error, f"answering {kind}") from error
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         try:
-            caller = self._caller(context)
-            body = ticket.ticket
+            admission = self._door.admit(context)
+            body = self._door.bounded(ticket.ticket)
             kind = kind_of(body)
             service = self._routes.tickets.get(kind)
-            answer = service.get(caller, body) if service is not None else None
+            answer = service.get(admission.caller, body) if service is not None else None
             if answer is None:
                 raise _unknown("ticket", kind)
         except Exception as error:
             raise to_flight(error, "opening a stream") from error
         if isinstance(answer, Stream):
-            return flight.GeneratorStream(answer.schema, cast(Any, self._guarded(answer.batches, kind)))
+            return flight.GeneratorStream(answer.schema, cast(Any, self._guarded(answer.batches, kind, admission)))
         return answer
 
     def do_put(
@@ -275,36 +329,29 @@ class _Front(flight.FlightServerBase):
         writer: flight.FlightMetadataWriter,
     ) -> None:
         try:
-            caller = self._caller(context)
-            body = descriptor.command or b""
+            admission = self._door.admit(context)
+            body = self._door.bounded(descriptor.command or b"")
             kind = kind_of(body)
             service = self._routes.commands.get(kind)
-            if service is None or not service.put(caller, body, reader, writer):
+            if service is None or not service.put(admission.caller, body, PutReader(reader, admission), writer):
                 raise _unknown("command", kind)
         except Exception as error:
             raise to_flight(error, "receiving a stream") from error
 
     def list_flights(self, context: flight.ServerCallContext, criteria: Any) -> Iterator[flight.FlightInfo]:
         try:
-            caller = self._caller(context)
+            caller = self._door.admit(context).caller
             infos = [info for service in self._routes.services for info in service.flights(caller)]
         except Exception as error:
             raise to_flight(error, "listing flights") from error
         return iter(infos)
 
-    def _caller(self, context: flight.ServerCallContext) -> Caller:
-        shown = str(context.peer())
-        if self._credentials is None:
-            return Caller(ANYONE.name, ANYONE.scopes, shown)
-        held = context.get_middleware("caller")
-        authorization = held.authorization if isinstance(held, _CallerMiddleware) else None
-        return self._credentials.caller(authorization, shown)
-
-    def _guarded(self, batches: Iterator[Any], kind: str) -> Iterator[Any]:
-        """Yields what the service yields, until it ends, fails or the server is done waiting for it."""
+    def _guarded(self, batches: Iterator[Any], kind: str, admission: Admission) -> Iterator[Any]:
+        """Yields what the service yields, until it ends, fails, its caller is refused or the server has to end."""
         ending = self._ending.is_set
         try:
             for item in batches:
+                admission.check()
                 yield item
                 if ending():
                     raise Unavailable(reason="the server is shutting down")

@@ -74,6 +74,12 @@ def with_pairs(*found: dict[str, bytes | None] | None) -> pa.RecordBatch:
     return updates(*({"pairs": None if pairs is None else list(pairs.items())} for pairs in found))
 
 
+def test_a_pair_named_like_the_signature_of_no_pairs_exists_only_where_it_is() -> None:
+    name = b"\0\0\0\x08\0\0\x01\0".decode()
+    batch = with_pairs({name: b"x"}, None, {name: b"x"}, {"other": b"x"})
+    assert Filter.parse(f'EXISTS "{name}"').mask(batch).to_pylist() == [True, False, True, False]
+
+
 VALUES = with_pairs({"a": b"x"}, {"a": None}, {"b": b"x"}, None)
 
 

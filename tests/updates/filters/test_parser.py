@@ -160,6 +160,75 @@ def test_the_text_is_bounded() -> None:
         Filter.parse("a = '" + "x" * MAX_TEXT_CHARS + "'")
 
 
+def test_the_canonical_text_is_bounded_too() -> None:
+    longest = "1" * (MAX_TEXT_CHARS - len("a = ''"))
+    assert len(str(Filter.parse(f"a = {longest}"))) == MAX_TEXT_CHARS
+    with pytest.raises(FilterInvalid, match=f"canonical form.* {MAX_TEXT_CHARS + 1} characters") as raised:
+        Filter.parse(f"a = {longest}1")
+    assert raised.value.at == 0
+
+
+def test_a_list_of_bare_numbers_is_refused_where_its_quoted_form_is_too_long() -> None:
+    text = f"id IN ({','.join(map(str, range(100_000, 109_000)))})"
+    assert len(text) < MAX_TEXT_CHARS
+    with pytest.raises(FilterInvalid, match=r"canonical form.* 90006 characters"):
+        Filter.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "repeats"),
+    [
+        ("NOT {}", "a != 1", MAX_DEPTH - 1),  # NOT a = '1'
+        ("NOT {}", "a NOT IN (1, 2)", MAX_DEPTH - 1),
+        ("(EXISTS a OR EXISTS b AND {})", "EXISTS c", MAX_DEPTH // 2 + 1),  # (EXISTS a OR (EXISTS b AND (…)))
+    ],
+)
+def test_nesting_is_bounded_in_canonical_form_too(outer: str, inner: str, repeats: int) -> None:
+    assert Filter.parse(str(Filter.parse(nested(outer, inner, repeats // 2))))
+    with pytest.raises(FilterInvalid, match=r"canonical form.* deep"):
+        Filter.parse(nested(outer, inner, repeats))
+
+
+def nested(outer: str, inner: str, repeats: int) -> str:
+    for _ in range(repeats):
+        inner = outer.format(inner)
+    return inner
+
+
+@given(
+    st.sampled_from(["NOT {}", "({})", "(EXISTS a OR EXISTS b AND {})", "NOT (EXISTS a AND {} OR EXISTS b)"]),
+    st.sampled_from(["EXISTS c", "c != 1", "c NOT IN (1, 2)", "EXISTS c AND EXISTS d", "NOT NOT (c = 1 OR d = 2)"]),
+    st.one_of(st.integers(0, MAX_DEPTH), st.integers(MAX_DEPTH // 3 - 4, MAX_DEPTH // 3 + 4)),
+)
+def test_whatever_nesting_is_accepted_is_accepted_in_canonical_form(outer: str, inner: str, repeats: int) -> None:
+    found = place_or_filter(nested(outer, inner, repeats))
+    if isinstance(found, Filter):
+        assert Filter.parse(str(found)) == found
+
+
+@given(st.integers(MAX_TEXT_CHARS - 20, MAX_TEXT_CHARS), st.sampled_from(["1", "'x'", "1, 22, 1", "1, 'it''s'"]))
+def test_whatever_length_is_accepted_is_accepted_in_canonical_form(length: int, values: str) -> None:
+    start, end = "shard = 1 OR a IN ('", f"', {values})"
+    found = place_or_filter(start + "x" * (length - len(start + end)) + end)
+    if isinstance(found, Filter):
+        assert Filter.parse(str(found)) == found
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        In(Key("a"), ()),
+        Between(Key("a"), Decimal(1), Decimal("NaN")),
+        Equals(Key("shard", is_column=True), "x"),
+        Matches(Key("a"), "("),
+        Or(tuple(Equals(Key("a"), str(number)) for number in range(1001))),
+    ],
+)
+def test_what_code_puts_together_is_checked_as_if_it_was_typed(expression: Expression) -> None:
+    with pytest.raises(FilterInvalid):
+        Filter.of(expression)
+
+
 def test_half_a_surrogate_pair_is_refused_at_its_place() -> None:
     with pytest.raises(FilterInvalid) as raised:
         Filter.parse("a = '\ud800'")

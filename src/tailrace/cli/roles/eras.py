@@ -1,9 +1,10 @@
 """Which era a log is in when its role opens it: the coordinator is told its identity and what was acknowledged of it.
 
 A folder that was emptied has another identity, and one that was restored from a backup ends before a marker: both are a
-fork, and the era rises. A fork that is found later, by a witness that does not match, raises it too, and the role
-starts over in the new era. The greatest marker stands in the publisher's ledger, in the same data folder where store
-and publisher share a node.
+fork, and the era rises. A fork that is found later, by a witness that does not match or a log that ends before what
+was sent of it, raises it too, and everyone who has the log open starts over in the new era: its publisher, and the
+store's process, which looks at its line's record. The greatest marker stands in the publisher's ledger, in the same
+data folder where store and publisher share a node.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tailrace.cli.roles.assembly import PUBLISHER_FOLDER, Assembly
-from tailrace.coordination.lines import raise_era, register_line
-from tailrace.errors import LogBehind, LogDiverged
+from tailrace.coordination.lines import raise_era, read_line, register_line
+from tailrace.errors import LogDiverged
+from tailrace.publisher.dataset import ForkFound
 from tailrace.publisher.ledger import FILE_NAME, open_ledger
 from tailrace.publisher.markers import greatest_marker
-from tailrace.publisher.resume import OnFork
-from tailrace.sources.interface import Source
 from tailrace.sources.rocksdb.files import identity
 from tailrace.sources.rocksdb.source import RocksDBSource
 from tailrace.updates.position import Position
@@ -29,15 +29,31 @@ def era_of_folder(assembly: Assembly, dataset: str, path: Path) -> int:
     return register_line(assembly.coordinator(), dataset, identity(path), head=head, acknowledged=acknowledged)
 
 
-def fork_handler(assembly: Assembly, source: Source) -> OnFork:
-    """For a log whose era this node keeps. One that merely became shorter is judged when it is registered again."""
+def fork_handler(assembly: Assembly, line: str, era: int, folder: Path) -> ForkFound | None:
+    """Raises the era, where the log is registered with this node's coordinator; None where another one keeps its era.
 
-    def forked(error: LogDiverged) -> None:
-        if not isinstance(error, LogBehind):
-            raise_era(assembly.coordinator(), source.line, beyond=source.era, reason=str(error))
-        assembly.restart(f"the log of {source.line} has another history: {error}")
+    The log is its line's only copy, so that one which ends before what was delivered of it has forked as well.
+    """
+    record = read_line(assembly.coordinator(), line)
+    if record is None or record.identity != identity(folder):
+        return None
+
+    def forked(error: LogDiverged, delivered: Position) -> None:
+        raise_era(assembly.coordinator(), line, beyond=era, reason=str(error), delivered=delivered)
+        assembly.restart(f"the log of {line} has another history: {error}")
 
     return forked
+
+
+def newer_era(assembly: Assembly, line: str, era: int) -> int | None:
+    """The era that followed, if a fork was found meanwhile."""
+    record = read_line(assembly.coordinator(), line)
+    return record.era if record and record.era > era else None
+
+
+def delivered_in_ended_eras(assembly: Assembly, line: str) -> dict[int, Position]:
+    record = read_line(assembly.coordinator(), line)
+    return {one.era: one.delivered for one in record.earlier if one.delivered is not None} if record else {}
 
 
 def acknowledged_through(assembly: Assembly, dataset: str) -> Position | None:

@@ -19,6 +19,7 @@ from tailrace.cli.output import say
 from tailrace.cli.ports import require_free
 from tailrace.cli.roles.assembly import Assembly
 from tailrace.cli.roles.security import known_credentials, server_tls
+from tailrace.coordination.datasets import require_shards
 from tailrace.errors import Kind, TailraceError, Unavailable
 from tailrace.runtime.backoff import Backoff, Retry
 from tailrace.runtime.health import HealthServer
@@ -108,6 +109,8 @@ class RoleProcess:
 
 
 def _build(role: RoleName, assembly: Assembly, address: str) -> list[Service]:
+    for dataset, settings in assembly.configuration.dataset.items():
+        require_shards(assembly.coordinator(), dataset, settings.shards)
     services: list[Service] = []
     store = None
     if role in ("store", "node") and assembly.configuration.store is not None:
@@ -119,6 +122,10 @@ def _build(role: RoleName, assembly: Assembly, address: str) -> list[Service]:
         from tailrace.cli.roles.publisher import open_publisher
 
         services.append(open_publisher(assembly, address, store).service)
+        if store is None:
+            from tailrace.cli.roles.elsewhere import StoreElsewhere
+
+            services.append(StoreElsewhere(assembly, address))
     return services
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tailrace.cli.configuration import Configuration
 from tailrace.cli.roles.assembly import PUBLISHER_FOLDER, Assembly
-from tailrace.cli.roles.eras import fork_handler
+from tailrace.cli.roles.eras import delivered_in_ended_eras, fork_handler
 from tailrace.cli.roles.ownership import Ownership
-from tailrace.cli.roles.sources import era_is_kept_here, open_source, source_url
+from tailrace.cli.roles.sources import open_source
+from tailrace.coordination.datasets import fix_shards
 from tailrace.publisher.dataset import DatasetPublisher
 from tailrace.publisher.dead import DeadLetters
 from tailrace.publisher.ledger import open_ledger
@@ -32,8 +33,8 @@ def open_publisher(assembly: Assembly, address: str, own_store: Store | None) ->
     )
     datasets = []
     for name, settings in configuration.dataset.items():
-        url = source_url(assembly, name, settings, own_store)
         source = open_source(assembly, name, settings, own_store)
+        fix_shards(assembly.coordinator(), name, settings.shards)
         publisher = DatasetPublisher(
             name,
             settings.shards,
@@ -44,7 +45,8 @@ def open_publisher(assembly: Assembly, address: str, own_store: Store | None) ->
             dead=dead,
             settings=configuration.publisher,
             clock=assembly.clock,
-            on_fork=fork_handler(assembly, source) if era_is_kept_here(url) else None,
+            on_fork=fork_handler(assembly, source.line, source.era, source.path),
+            delivered=delivered_in_ended_eras(assembly, source.line),
         )
         assembly.stack.callback(publisher.close)
         _declare(configuration, publisher)

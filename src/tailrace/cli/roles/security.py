@@ -1,11 +1,23 @@
-"""Certificates and credentials of a role: what its server shows and asks for, what it shows to a store elsewhere."""
+"""Certificates and credentials of a role: what its server shows and asks for, what it shows to a store elsewhere.
+
+A server refuses an address that other machines reach unless it has both. `require_safe` comes to the same answer before
+anything is opened or made.
+"""
 
 from __future__ import annotations
 
-from tailrace.cli.configuration import Configuration
+from collections.abc import Collection
+from typing import Final
+
+from tailrace.cli.configuration import Configuration, DatasetSettings
 from tailrace.cli.environment import read_environment
-from tailrace.wire.credentials import Credentials
+from tailrace.errors import ConfigInvalid
+from tailrace.wire.addresses import is_loopback, parse_address
+from tailrace.wire.credentials import Credentials, read_token
 from tailrace.wire.tls import TLS
+
+EXPOSED: Final = "can be reached from other machines without TLS and credentials"
+PROTECT: Final = "set [tls] and node.credentials_file, or listen on 127.0.0.1"
 
 
 def known_credentials(configuration: Configuration) -> Credentials | None:
@@ -31,7 +43,38 @@ def client_tls(configuration: Configuration) -> TLS | None:
     return TLS(ca_file=tls.ca_file, server_name=tls.server_name)
 
 
-def node_token(configuration: Configuration) -> str | None:
-    """The token in TAILRACE_CREDENTIAL, for a store that has no credential_file of its own."""
+def source_token(settings: DatasetSettings) -> str | None:
+    """What the publisher of a dataset shows to its store: its credential_file's token, else TAILRACE_CREDENTIAL."""
+    if settings.credential_file is not None:
+        return read_token(settings.credential_file)
     secret = read_environment().credential
     return secret.reveal() if secret else None
+
+
+# ---- where a node listens -------------------------------------------------------------------------------------------
+
+
+def addresses(configuration: Configuration, roles: Collection[str] = ("node",)) -> dict[str, str]:
+    """Where roles listen, by the key that says so."""
+    found = {} if set(roles) == {"store"} else {"node.listen": configuration.node.listen}
+    store = configuration.store
+    if store is not None and set(roles) != {"publisher"} and store.listen not in found.values():
+        found["store.listen"] = store.listen
+    return found
+
+
+def is_safe(configuration: Configuration, address: str) -> bool:
+    """Whether only this machine reaches an address, or only those with a credential, over TLS."""
+    secured = server_tls(configuration) is not None and configuration.node.credentials_file is not None
+    return secured or is_loopback(parse_address(address).host)
+
+
+def require_safe(configuration: Configuration, roles: Collection[str]) -> None:
+    """`ConfigInvalid` if the roles' servers could not listen with these addresses, certificates and credentials."""
+    for key, address in addresses(configuration, roles).items():
+        if not is_safe(configuration, address):
+            raise ConfigInvalid(path=key, reason=f"{address} {EXPOSED}; {PROTECT}")
+    known_credentials(configuration)
+    tls = server_tls(configuration)
+    if tls is not None:
+        tls.server_options()

@@ -10,25 +10,23 @@ from typing import Final
 from tailrace.cli.configuration import DatasetSettings
 from tailrace.cli.roles.assembly import PUBLISHER_FOLDER, Assembly
 from tailrace.cli.roles.eras import era_of_folder
-from tailrace.cli.roles.security import client_tls, node_token
+from tailrace.cli.roles.security import client_tls, source_token
 from tailrace.errors import ConfigInvalid, LogUnreadable
 from tailrace.runtime.tasks import Workers
-from tailrace.sources.interface import Source
 from tailrace.sources.rocksdb.files import identity
 from tailrace.sources.rocksdb.source import RocksDBSource
 from tailrace.sources.store_url import open_store_source
 from tailrace.store.engine import Store
-from tailrace.wire.credentials import read_token
 
 LOOK_S: Final = 1.0
 
 
-def open_source(assembly: Assembly, dataset: str, settings: DatasetSettings, own_store: Store | None) -> Source:
+def open_source(assembly: Assembly, dataset: str, settings: DatasetSettings, own_store: Store | None) -> RocksDBSource:
     """The source of a dataset, closed when the assembly ends."""
     url = source_url(assembly, dataset, settings, own_store)
     if not url:
         assert own_store is not None
-        source: Source = _own(assembly, dataset, settings, own_store)
+        source = _own(assembly, dataset, settings, own_store)
     elif url.startswith("rocksdb://"):
         source = _rocksdb(assembly, dataset, settings, Path(url.removeprefix("rocksdb://")))
         LineWatch(assembly, dataset, source.path, lambda: None)
@@ -50,12 +48,7 @@ def source_url(assembly: Assembly, dataset: str, settings: DatasetSettings, own_
     return f"{scheme}://{configuration.store.listen}/{dataset}"
 
 
-def era_is_kept_here(url: str) -> bool:
-    """Whether this node decides which era the log is in; of a store in another process that one does."""
-    return not url or url.startswith("rocksdb://")
-
-
-def _own(assembly: Assembly, dataset: str, settings: DatasetSettings, store: Store) -> Source:
+def _own(assembly: Assembly, dataset: str, settings: DatasetSettings, store: Store) -> RocksDBSource:
     return RocksDBSource(
         store.path,
         line=dataset,
@@ -87,11 +80,10 @@ def _index_folder(assembly: Assembly, dataset: str) -> Path:
     return folder
 
 
-def _store_url(assembly: Assembly, dataset: str, settings: DatasetSettings, url: str) -> Source:
-    file = settings.credential_file
+def _store_url(assembly: Assembly, dataset: str, settings: DatasetSettings, url: str) -> RocksDBSource:
     source = open_store_source(
         url,
-        credential=read_token(file) if file else node_token(assembly.configuration),
+        credential=source_token(settings),
         tls=client_tls(assembly.configuration) if url.startswith("store+tls://") else None,
         index_dir=_index_folder(assembly, dataset),
         on_gap=settings.on_gap,

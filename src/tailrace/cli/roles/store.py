@@ -6,10 +6,12 @@ from pathlib import Path
 
 from tailrace.cli.configuration import Configuration, StoreSettings
 from tailrace.cli.roles.assembly import STORE_FOLDER, Assembly
-from tailrace.cli.roles.eras import era_of_folder
+from tailrace.cli.roles.eras import era_of_folder, newer_era
+from tailrace.cli.roles.sources import LineWatch
 from tailrace.errors import ConfigInvalid
 from tailrace.runtime.metrics import Metrics
 from tailrace.store.engine import Store
+from tailrace.store.folder import claim_folder
 from tailrace.store.options import StoreOptions
 from tailrace.store.service import StoreService
 from tailrace.store.statistics import StoreCollector
@@ -40,15 +42,25 @@ def open_store(assembly: Assembly) -> Store:
     dataset = own_settings(configuration).dataset
     folder = assembly.folder(STORE_FOLDER) / dataset
     options = store_options(configuration)
+    claim(folder, dataset, options.shards)
     if not (folder / "IDENTITY").exists():
         _make(folder, options)
     store = Store.open(folder, era=era_of_folder(assembly, dataset, folder), options=options, clock=assembly.clock)
     assembly.stack.callback(store.close)
+    LineWatch(assembly, dataset, folder, lambda: newer_era(assembly, dataset, store.era))
     metrics = Metrics("store")
     metrics.registry.register(StoreCollector({dataset: store}))
     assembly.metrics.append(metrics)
     assembly.readiness.add("store", lambda: [str(failure)] if (failure := store.failure()) else [])
     return store
+
+
+def claim(folder: Path, dataset: str, shards: int) -> None:
+    """Makes the folder the store's, or refuses one that was made with other shards, under the key that says so here."""
+    try:
+        claim_folder(folder, shards)
+    except ConfigInvalid as error:
+        raise ConfigInvalid(path=f"dataset.{dataset}.shards", reason=f"{error.reason}; write that again") from error
 
 
 def _make(folder: Path, options: StoreOptions) -> None:

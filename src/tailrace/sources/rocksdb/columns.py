@@ -206,9 +206,20 @@ class _Constants:
         made = self._arrays.get((value, kind))
         if made is None or len(made) < count:
             size = max(_CONSTANT_ROWS, 1 << max(count - 1, 1).bit_length())
-            made = _arrow.repeat(pa.scalar(value, kind), size) if value is not None else _arrow.nulls(size, kind)
+            if value is not None:
+                made = _arrow.repeat(pa.scalar(value, kind), size)
+            else:
+                made = _no_pairs(size) if kind == PAIRS_TYPE else _arrow.nulls(size, kind)
             self._arrays[value, kind] = made
         return made.slice(0, count)
+
+
+def _no_pairs(count: int) -> pa.Array[Any]:
+    """NULL in every row. Arrow's own such array has room for a pair in each row, and a slice of it travels with that."""
+    offsets = _arrow.py_buffer(np.zeros(count + 1, np.int32))
+    nothing = _arrow.py_buffer(np.zeros((count + 7) // 8, np.uint8))
+    entries = PAIRS_TYPE.key_field, PAIRS_TYPE.item_field
+    return _array(PAIRS_TYPE, count, [nothing, offsets], count, [_arrow.array([], pa.struct(entries))])
 
 
 _constants: Final = _Constants()

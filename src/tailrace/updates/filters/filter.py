@@ -22,7 +22,10 @@ from tailrace.updates.filters.tokens import invalid
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filter:
-    """Which updates pass. Filters with the same normal form are equal and hash alike."""
+    """Which updates pass. Filters with the same normal form are equal and hash alike.
+
+    `str` is the canonical text; whatever filter was accepted, its canonical text parses to an equal one.
+    """
 
     expression: Expression
     normal: Normal = field(repr=False)
@@ -34,25 +37,23 @@ class Filter:
         """A filter as a user types it: topic = 'aq' OR EXISTS mcd. Fails with `FilterInvalid`, a caret at the place."""
         parser = Parser(text)
         expression = parser.parse()
+        _check_canonical(str(expression), text)
         try:
-            return Filter.of(expression)
+            normal = disjunctive_normal(expression)
         except TooManyTerms as error:
             raise invalid(text, parser.places.get(id(error.expression), 0), str(error)) from error
+        pushed = negation_normal(expression)
+        return Filter(expression, normal, prepared(pushed), Program.of(pushed))
 
     @staticmethod
     def from_json(value: object) -> Filter:
         """The filter that `to_json` described."""
-        try:
-            return Filter.of(json_form.from_json(value))
-        except TooManyTerms as error:
-            raise FilterInvalid(text=str(error.expression)[:80], at=0, reason=str(error)) from error
+        return Filter.of(json_form.from_json(value))
 
     @staticmethod
     def of(expression: Expression) -> Filter:
-        """A filter that code put together. `TooManyTerms` if its normal form is too large."""
-        normal = disjunctive_normal(expression)
-        pushed = negation_normal(expression)
-        return Filter(expression, normal, prepared(pushed), Program.of(pushed))
+        """A filter that code put together: the one that its text means, or `FilterInvalid` where it means none."""
+        return Filter.parse(str(expression))
 
     @staticmethod
     def everything() -> Filter:
@@ -86,6 +87,16 @@ class Filter:
     def select(self, batch: pa.RecordBatch, lookups: Lookups | None = None) -> pa.RecordBatch:
         """The rows that pass; the batch itself if all do."""
         return batch if self.passes_everything else picked(batch, self.mask(batch, lookups))
+
+
+def _check_canonical(canonical: str, text: str) -> None:
+    """A filter is sent and recorded in canonical form, which may be longer and nested deeper: it must parse too."""
+    if canonical == text:
+        return
+    try:
+        Parser(canonical).parse()
+    except FilterInvalid as error:
+        raise invalid(text, 0, f"in canonical form, as it is sent and recorded: {error.reason}") from error
 
 
 def picked(batch: pa.RecordBatch, mask: pa.BooleanArray) -> pa.RecordBatch:
