@@ -299,7 +299,7 @@ def test_the_oldest_of_too_many_open_tokens_is_forgotten(rig: Rig) -> None:
     listener = rig.subscribe()
     for _ in range(3):
         rig.source.append(1)
-        _, token = listener.seen(Token)
+        listener.seen(Token)
     assert listener.stream.open_tokens == 2
     with pytest.raises(AcknowledgementRefused, match="no such token"):
         acknowledge(rig, listener, 1)

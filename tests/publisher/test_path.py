@@ -317,6 +317,7 @@ def test_a_corrupt_record_in_the_middle_stops_the_flow_at_it_and_is_named(node: 
         assert "offset" in node.dataset.caravans.error
         active = node.dataset.application("app").active
         assert active is not None
+        wait_for(lambda: bool(active.stream.blocked_by), "the stream to have sent what came before")
         readable = active.stream.sent.sequence // 2  # each write is a header and an update
         assert 0 < readable < 100
         wait_for(lambda: len(seen.numbers) == readable, "everything before it")

@@ -393,7 +393,7 @@ class DatasetPublisher:
         return self.caravans.error
 
     def drain(self) -> None:
-        """Ends all streams, and lets their subscribers acknowledge what they were sent, so that it does not come again."""
+        """Ends all streams, and has their subscribers acknowledge what they were sent, so that none of it comes again."""
         with self._lock:
             self._draining = True
             sessions = list(self._sessions.values())
