@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import StringIO
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from threading import Event
 
@@ -85,6 +85,9 @@ def test_tail_starts_where_it_is_told_to(tailrace: Tailrace, node: Node) -> None
     assert [line.split("\t")[4] for line in after.lines] == ["c"]
     recent = tailrace("tail", "demo", *node.at, "--from", "-5m", "--limit", "2", "--filter", filter)
     assert [line.split("\t")[4] for line in recent.lines] == ["a", "b"]
+    for ages in ("-1000000000000000d", f"-{'9' * 400}d"):
+        oldest = tailrace("tail", "demo", *node.at, "--from", ages, "--limit", "2", "--filter", filter)
+        assert [line.split("\t")[4] for line in oldest.lines] == ["a", "b"]
     until = tailrace("tail", "demo", *node.at, "--from", "earliest", "--until", second, "--filter", filter)
     assert [line.split("\t")[4] for line in until.lines] == ["a", "b"]
 
@@ -125,21 +128,74 @@ def test_many_writes_come_from_json_lines(tailrace: Tailrace, node: Node) -> Non
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("{", "line 2: Expecting"),
-        ('{"pairs": {}}', 'line 2: it needs a "key"'),
-        ('{"key": "a"}', 'line 2: it needs "pairs"'),
-        ('{"key": "a", "pairz": {}}', "line 2: unknown: pairz"),
+        (b"{", "line 2: Input data was truncated; a line reads {"),
+        (b'{"pairs": {}}', 'line 2: Object missing required field `key`; a line reads {"key": "a"'),
+        (b'{"key": "a"}', 'line 2: it needs "pairs"'),
+        (b'{"key": "a", "pairz": {}}', "line 2: Object contains unknown field `pairz`; a line reads"),
+        (b'{"key": 5, "pairs": {}}', "line 2: Expected `str`, got `int` - at `$.key`"),
+        (b'{"key": "a", "pairs": {}, "table": 5}', "line 2: Expected `str`, got `int` - at `$.table`"),
+        (b'{"key": "a", "pairs": {}, "table": "\xc3\xa9"}', "line 2: 'é' cannot be a table's name"),
+        (b'{"key": "a", "pairs": {}, "table": "no good"}', "line 2 of the input"),  # the store says so
+        (b'{"key": "a", "delete": "false"}', "line 2: Expected `bool`, got `str` - at `$.delete`"),
+        (b'{"key": "a", "delete": true, "pairs": {}}', "line 2: a delete carries no values"),
+        (b'{"key": "a", "pairs": {"n": NaN}}', "line 2: JSON is malformed: invalid character"),
+        (b'{"key": "a", "pairs": {"n": [-Infinity]}}', "line 2: JSON is malformed: invalid character"),
+        (b'{"key": "a", "pairs": {"n": {"m": "\xff"}}}', "line 2: 'utf-8' codec can't decode byte 0xff"),
+        (b'{"key": "a", "pairs": {"n": ' + b"[" * 200_000, "line 2: maximum recursion depth exceeded"),
     ],
+    ids=lambda given: given.decode("utf-8", "replace")[:40] if isinstance(given, bytes) else "",
 )
 def test_a_bad_line_is_named_and_those_before_it_are_written(
-    tailrace: Tailrace, node: Node, line: str, says: str, monkeypatch: pytest.MonkeyPatch
+    tailrace: Tailrace, node: Node, line: bytes, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = f"bad{abs(hash(line))}"
-    monkeypatch.setattr(sys, "stdin", StringIO('{"key": "ok", "pairs": {"a": "b"}}\n' + line + "\n"))
+    given = BytesIO(b'{"key": "ok", "pairs": {"a": "b"}}\n' + line + b"\n")
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(given))
     said = tailrace("put", table, *node.store)
     assert said.code == 2
     assert says in said.err
     assert len(tail_all(tailrace, node, f"table = '{table}'").lines) == 1
+
+
+def test_of_several_lines_that_the_store_refuses_the_first_is_named(
+    tailrace: Tailrace, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = (f'{{"key": "a", "pairs": {{}}, "table": "no {n}"}}\n' for n in range(1, 10))
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO("".join(lines).encode())))
+    said = tailrace("put", "refused", *node.store)
+    assert said.code == 2
+    assert "'no 1' cannot be a table's name" in said.err
+    assert said.err.splitlines()[1:] == ["       line 1 of the input"]
+
+
+def test_values_of_json_lines_are_stored_as_they_were_typed(tailrace: Tailrace, node: Node) -> None:
+    typed = r'{"f": 12345678901234567.89, "big": 1e400, "i": -0, "in": [1.50,{"a":null}], "s": "\u00e9", "b": true}'
+    assert in_a_process("put", "typed", *node.store, given=f'{{"key": "a", "pairs": {typed}}}\n').code == 0
+    stored = tail_all(tailrace, node, "table = 'typed'", "--json").json()["pairs"]
+    assert stored == {
+        "f": "12345678901234567.89", "big": "1e400", "i": "-0", "in": '[1.50, {"a": null}]', "s": "é", "b": "true",
+    }  # fmt: skip
+
+
+def test_a_key_and_a_value_may_be_any_bytes(tailrace: Tailrace, node: Node) -> None:
+    said = in_a_process("put", "bytes", os.fsdecode(b"a\xff"), os.fsdecode(b"n=\xfe"), *node.store)
+    assert said.code == 0, said.err
+    assert in_a_process("put", "bytes", os.fsdecode(b"a\xff"), "--delete", *node.store).code == 0
+    put, delete = (line.split("\t")[3:] for line in tail_all(tailrace, node, "table = 'bytes'").lines)
+    assert put == ["put", "0x61ff", "n=0xfe"]
+    assert delete == ["delete", "0x61ff", ""]
+
+
+def test_a_name_that_is_no_text_is_refused(tailrace: Tailrace, node: Node) -> None:
+    bad = os.fsdecode(b"\xff")
+    for arguments, says in (
+        (("put", bad, "a", "n=1", *node.store), r"'\udcff' cannot be a table's name"),
+        (("put", "users", "a", f"{bad}=1", *node.store), r"the name of pair '\udcff' is no text"),
+        (("dead", "list", bad, *node.at), "error: DeadList: a value cannot be sent: 'utf-8' codec can't encode"),
+    ):
+        said = tailrace(*arguments)
+        assert said.code == 2
+        assert says in said.err
 
 
 def test_an_application_shows_in_status_and_reaches_a_write(tailrace: Tailrace, node: Node) -> None:
@@ -208,9 +264,13 @@ def test_dead_letters_are_listed_shown_and_tried_again(tailrace: Tailrace, node:
         assert (letter["key"], letter["error"].splitlines()[0]) == ("bad", "ValueError: bad tastes bad")
         shown = tailrace("dead", "show", "picky", str(letter["letter"]), *node.at)
         assert "food\tput\tbad\ttaste=1" in shown.out
+        assert 'tastes bad")' in shown.out  # the line that raised
+        table = tailrace("dead", "list", "picky", *node.at)
+        assert [line.split("\t")[-1] for line in table.lines] == ["error", "ValueError: bad tastes bad"]
         assert tailrace("dead", "show", "picky", "999", *node.at).code == 2
         picky.refused.clear()
-        assert tailrace("dead", "retry", "picky", "--all", *node.at).out.startswith("1 handed to picky again")
+        retried = tailrace("dead", "retry", "picky", "--all", *node.at).out
+        assert retried.startswith("picky tries 1 dead letter again as soon as its subscriber is there; ")
         picky.wait_for(b"bad")
         until(lambda: tailrace("dead", "list", "picky", *node.at), lambda said: "no dead letters" in said.out)
     assert picky.processed == [b"good", b"fine", b"bad"]

@@ -20,12 +20,13 @@ def test_an_application_is_live_once_it_has_processed_what_it_was_sent(rig: Rig)
     listener = rig.subscribe()
     listener.sequences(5)
     behind = status(rig)
-    assert (behind.state, behind.lag_updates) == ("catching up", 5)
+    assert (behind.state, behind.lag_positions) == ("catching up", 5)
     assert "takes longer to process" in behind.reason
+    assert behind.lag_s is not None
     assert behind.lag_s > 1e9, "the updates are of 1970"
     rig.publisher.alive(Alive(session=listener.stream.session, progress=Position(0, 5, 0)))
     now = status(rig)
-    assert (now.state, now.reason, now.lag_updates, now.lag_s) == ("live", "", 0, 0.0)
+    assert (now.state, now.reason, now.lag_positions, now.lag_s) == ("live", "", 0, 0.0)
 
 
 def test_an_application_without_a_subscriber_waits(rig: Rig) -> None:
@@ -33,6 +34,19 @@ def test_an_application_without_a_subscriber_waits(rig: Rig) -> None:
     rig.restart()
     found = status(rig)
     assert (found.state, found.reason, found.subscriber) == ("waiting", "no subscriber", "")
+
+
+def test_what_an_application_lacks_ages_while_nobody_serves_it(rig: Rig) -> None:
+    rig.subscribe().next(Opened)
+    rig.source.append(5)
+    rig.restart()
+    found = status(rig)
+    assert found.state == "waiting"
+    assert found.lag_s is not None
+    assert found.lag_s > 1e9, "the updates are of 1970"
+    rig.source.truncate(Position(0, 5))
+    rig.restart()
+    assert status(rig).lag_s is None, "the log does not hold them any more"
 
 
 def test_metrics_tell_the_same_as_status(rig: Rig) -> None:
@@ -44,6 +58,6 @@ def test_metrics_tell_the_same_as_status(rig: Rig) -> None:
     lines = metrics.render().decode().splitlines()
     assert 'tailrace_publisher_head_sequence{dataset="shop"} 5.0' in lines
     assert 'tailrace_publisher_sent_sequence{application="app",dataset="shop"} 5.0' in lines
-    assert 'tailrace_publisher_lag_updates{application="app",dataset="shop"} 5.0' in lines
+    assert 'tailrace_publisher_lag_positions{application="app",dataset="shop"} 5.0' in lines
     assert 'tailrace_publisher_state{application="app",dataset="shop",state="catching up"} 1.0' in lines
     assert any(line.startswith("tailrace_publisher_log_bytes_total") for line in lines)

@@ -14,7 +14,7 @@ from tailrace.errors import ApplicationFailed, ConfigInvalid, Fenced
 from tailrace.runtime.backoff import Backoff
 from tailrace.subscriber import Application, ErrorPolicy, StopSubscription
 from tailrace.subscriber.application import require_callback
-from tailrace.subscriber.delivery import Delivery
+from tailrace.subscriber.delivery import MAX_ERROR_TEXT, Delivery
 from tailrace.subscriber.lease import Lease
 from tailrace.testing.clock import ManualClock
 from tailrace.testing.scripted_publisher import updates
@@ -30,7 +30,16 @@ class Desk:
         self.lease = Lease(self.clock, self.clock.monotonic())
         self.lease.opened(5.0)
         self.pauses: list[int] = []
-        self.delivery = Delivery(application, "app", policy, self.lease, self.clock, self.pauses.append)
+        self.failures: list[str] = []
+        self.delivery = Delivery(application, "app", policy, self.lease, self.clock, self._pause)
+
+    def _pause(self, attempts: int, failed: ApplicationFailed) -> None:
+        self.pauses.append(attempts)
+        self.failures.append(str(failed))
+
+
+def headline(error: str) -> str:
+    return error.splitlines()[0]
 
 
 def batch(sequences: Iterable[int]) -> UpdateBatch:
@@ -66,9 +75,69 @@ def test_a_failing_batch_is_halved_until_the_failing_update_stands_alone() -> No
     assert application.made("updates") == [[1, 2, 3, 4], [1, 2], [3, 4], [3], [3], [3], [4]]
     assert application.made("processed") == [[1, 2], [4]]
     assert desk.pauses == [1, 2]
-    assert [(each.data["sequence"].to_pylist(), each.error, each.attempts) for each in dead] == [
+    assert [(each.data["sequence"].to_pylist(), headline(each.error), each.attempts) for each in dead] == [
         ([3], "ValueError: cannot take 3", 3)
     ]
+
+
+def test_before_another_attempt_it_tells_what_failed() -> None:
+    desk = Desk(Recorder(fails=lambda sequence: sequence == 2), GIVE_UP)
+    desk.delivery.deliver(batch([1, 2]))
+    assert desk.failures == ["application 'app' failed on shop@0:2:0: ValueError: cannot take 2"] * 2
+
+
+def test_an_update_that_is_given_up_is_logged_with_its_place_and_one_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    Desk(Recorder(fails=lambda sequence: sequence == 2), GIVE_UP).delivery.deliver(batch([1, 2]))
+    failed = "application 'app' failed on shop@0:2:0: ValueError: cannot take 2"
+    assert caplog.messages == [
+        f"{failed}; it is tried again",
+        f"{failed}; given up after 3 attempts, it becomes a dead letter",
+    ]
+    assert caplog.text.count("Traceback") == 1
+    assert "recorder.py" in caplog.text
+
+
+def test_an_update_that_is_given_up_at_once_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    policy = ErrorPolicy(retries=0, then="dead-letter")
+    Desk(OneByOne({2}), policy).delivery.deliver(batch([1, 2]))
+    assert caplog.messages == [
+        "application 'app' failed on shop@0:2:0: ValueError: no; given up after 1 attempt, it becomes a dead letter"
+    ]
+    assert caplog.text.count("Traceback") == 1
+
+
+def test_a_failure_that_ends_the_subscription_is_not_logged_but_raised_with_its_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(ApplicationFailed) as caught:
+        Desk(OneByOne({1}), ErrorPolicy()).delivery.deliver(batch([1]))
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert caplog.messages == []
+
+
+def test_a_dead_letter_says_where_in_the_application_it_failed() -> None:
+    (dead,) = Desk(OneByOne({1}), GIVE_UP).delivery.deliver(batch([1]))
+    headline, place, *code = dead.error.splitlines()  # one frame: ours, which called it, is left out
+    assert (headline, code) == ("ValueError: no", ['    raise ValueError("no")'])
+    assert place.startswith(f'  File "{__file__}", line ')
+
+
+def test_the_text_of_a_dead_letter_is_bounded_and_keeps_the_innermost_place() -> None:
+    def fail(depth: int) -> None:
+        if depth:
+            fail(depth - 1)
+        raise ValueError("x" * 10_000)
+
+    class Deep(Application):
+        def on_update(self, update: Update) -> None:
+            fail(100)
+
+    (dead,) = Desk(Deep(), GIVE_UP).delivery.deliver(batch([1]))
+    assert len(dead.error) == MAX_ERROR_TEXT
+    assert dead.error.startswith("ValueError: xxx")
+    assert dead.error.splitlines()[-1] == '    raise ValueError("x" * 10_000)'
 
 
 def test_the_pieces_of_a_failed_batch_are_marked_as_redelivered() -> None:
@@ -121,7 +190,8 @@ def test_an_application_that_is_broken_stops_whatever_the_policy(error: Exceptio
 
 def test_dead_letters_are_tried_once_each_and_keep_their_errors() -> None:
     application = Recorder(fails=lambda sequence: sequence == 2)
-    assert Desk(application, ErrorPolicy()).delivery.redeliver(batch([1, 2, 3])) == {1: "ValueError: cannot take 2"}
+    failed = Desk(application, ErrorPolicy()).delivery.redeliver(batch([1, 2, 3]))
+    assert {row: headline(error) for row, error in failed.items()} == {1: "ValueError: cannot take 2"}
     assert application.made("updates") == [[1], [2], [3]]
 
 
@@ -167,7 +237,7 @@ def test_no_retry_happens_once_the_lease_is_over() -> None:
     application = Recorder(fails=lambda sequence: True)
     desk = Desk(application, ErrorPolicy(retries=None))
     desk.delivery = Delivery(
-        application, "app", ErrorPolicy(retries=None), desk.lease, desk.clock, lambda _: desk.clock.advance(3.0)
+        application, "app", ErrorPolicy(retries=None), desk.lease, desk.clock, lambda *_: desk.clock.advance(3.0)
     )
     with pytest.raises(Fenced):
         desk.delivery.deliver(batch([1]))

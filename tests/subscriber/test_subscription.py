@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -428,7 +429,9 @@ def test_dead_letters_come_again_and_their_outcome_is_told(
     session.send(updates((0, 50)))
     application.fails = lambda sequence: sequence == 3
     session.say(Redelivery([11, 12]), updates((0, 2), (0, 3)))
-    assert publisher.heard(DeadDone) == [DeadDone("session-1", [11], {12: "ValueError: cannot take 3"})]
+    (told,) = publisher.heard(DeadDone)
+    assert (told.done, list(told.failed)) == ([11], [12])
+    assert told.failed[12].startswith("ValueError: cannot take 3\n")
     assert application.batches[-1].redelivered
 
 
@@ -566,6 +569,7 @@ def test_a_permanent_error_ends_it_and_is_raised_by_wait(
     assert str(caught.value) == str(error)
     assert subscription.failed is caught.value
     assert subscription.status.state == "failed"
+    assert "gRPC" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_permanent_error_in_mid_stream_ends_it_after_what_came_before(
@@ -697,7 +701,10 @@ def test_dead_letters_are_buried_before_anything_later_is_acknowledged(
     assert isinstance(buried, BuryDead)
     with pa.ipc.open_stream(buried.updates) as reader:
         assert reader.read_all()["sequence"].to_pylist() == [2, 3]
-    assert buried.errors == ["ValueError: cannot take 2", "ValueError: cannot take 3"]
+    assert [error.splitlines()[0] for error in buried.errors] == [
+        "ValueError: cannot take 2",
+        "ValueError: cannot take 3",
+    ]
     assert buried.attempts == 2
     assert application.made("processed") == [[1], [4]]
 
@@ -732,6 +739,19 @@ def test_retries_wait_and_close_ends_their_waiting(publisher: ScriptedPublisher,
         application.until("updates", [1])
     assert subscription.status.state == "closed"
     assert application.made("processed") == []
+
+
+def test_the_status_names_an_update_that_is_tried_again(publisher: ScriptedPublisher, application: Recorder) -> None:
+    application.fails = lambda sequence: True
+    with started(publisher, application, error_policy=ErrorPolicy(retries=None, backoff=SOON)) as subscription:
+        session = publisher.subscriber()
+        session.open()
+        session.send(updates((0, 7)))
+        application.until("updates", [7], count=3)
+        said = subscription.status.last_error
+    attempt, failed = said.split(": ", 1)
+    assert attempt in ("attempt 2", "attempt 3")
+    assert failed == "application 'cache' failed on shop@0:7:0: ValueError: cannot take 7"
 
 
 # ---- leases -------------------------------------------------------------------------------------------------------
@@ -778,6 +798,17 @@ def test_a_refused_sign_of_life_ends_the_session(publisher: ScriptedPublisher, a
         publisher.subscriber().open()
         application.until("notice", 0)
         assert "its flows are elsewhere" in subscription.status.last_error
+
+
+def test_a_sign_of_life_that_is_refused_for_good_ends_it_without_a_word_of_the_cancelled_stream(
+    publisher: ScriptedPublisher, application: Recorder
+) -> None:
+    publisher.answers["Alive"] = CredentialRefused(reason="revoked")
+    with started(publisher, application) as subscription:
+        publisher.subscriber().open()
+        with pytest.raises(CredentialRefused, match="revoked") as caught:
+            subscription.wait(LIMIT_S)
+    assert "gRPC" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_stream_on_which_nothing_comes_is_given_up(publisher: ScriptedPublisher, application: Recorder) -> None:

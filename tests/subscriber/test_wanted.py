@@ -33,6 +33,11 @@ def test_the_token_may_lie_in_a_file(tmp_path: Path) -> None:
     assert wanted(URL, application="cache", credential_file=file).credential == "web.secret"
 
 
+def test_a_bad_start_is_told_what_a_start_may_be() -> None:
+    with pytest.raises(PositionInvalid, match=r"'earliest' or 'latest'.*; a position reads line@era:sequence:index"):
+        wanted(URL, application="cache", start="sometime")
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -42,6 +47,7 @@ def test_the_token_may_lie_in_a_file(tmp_path: Path) -> None:
         ({"filter": "topic ="}, FilterInvalid),
         ({"mode": "sometimes"}, ConfigInvalid),
         ({"start": "yesterday"}, PositionInvalid),
+        ({"start": Position(0, 5)}, PositionInvalid),  # it names no line
         ({"error_policy": "explode"}, ConfigInvalid),
         ({"credential": "a.b", "credential_file": "c"}, ConfigInvalid),
         ({"credential_file": "/nowhere/token"}, ConfigInvalid),

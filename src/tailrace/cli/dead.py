@@ -61,7 +61,7 @@ def show_letter(application: str, dataset: str | None, letter: int, where: Reach
         say_json({**_as_object(found, info.line), "update": as_object(update, info.line)})
         return
     say(f"letter    {found.letter} of {application} ({found.state})")
-    say(f"error     {found.error}")
+    say("error     " + "\n          ".join(found.error.splitlines()))
     say(f"attempts  {found.attempts}, the last at {moment(found.buried_at)}")
     say(f"update    {as_line(update, info.line)}")
 
@@ -71,8 +71,13 @@ def retry_letters(application: str, dataset: str | None, letters: list[int] | No
         info = the_dataset(publisher, dataset)
         ask = DeadRetry(dataset=info.name, application=application, letters=letters)
         reply = _ask(publisher, ask, DeadRetryReply)
+    if not reply.retrying:
+        say(f"{application} has no dead letters but those that wait for another try already")
+        return
+    marked = "1 dead letter" if reply.retrying == 1 else f"{reply.retrying} dead letters"
     say(
-        f"{reply.retrying} handed to {application} again; `tailrace dead list {application}` shows what fails once more"
+        f"{application} tries {marked} again as soon as its subscriber is there; "
+        f"`tailrace dead list {application}` shows what is left"
     )
 
 
@@ -88,7 +93,8 @@ def _ask(publisher: Connection, ask: Message, kind: type[R]) -> R:
 def _row(letter: DeadLetter, line: str) -> list[str]:
     return [
         str(letter.letter), str(LinePosition(line, letter.position)), letter.table, letter.operation,
-        readable(letter.key), str(letter.attempts), letter.state, moment(letter.buried_at), letter.error,
+        readable(letter.key), str(letter.attempts), letter.state, moment(letter.buried_at),
+        letter.error.partition("\n")[0],
     ]  # fmt: skip
 
 

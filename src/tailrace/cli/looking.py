@@ -60,6 +60,9 @@ def _show(reply: StatusReply, as_json: bool) -> None:
     if as_json:
         say_json(as_object(reply))
         return
+    if on_terminal():
+        console().print(status_view(reply))
+        return
     show_table("datasets", DATASET_COLUMNS, [dataset_row(one) for one in reply.datasets])
     say("")
     show_table("applications", APPLICATION_COLUMNS, [application_row(one) for one in reply.applications])
@@ -93,6 +96,7 @@ def watch_live(publisher: Connection, stop: Event, title: str = "") -> None:
 
 
 def status_view(reply: StatusReply, title: str = "") -> Group:
+    """As many columns as the terminal has room for; a pipe and --json get all."""
     from rich.console import Group
     from rich.text import Text
 
@@ -126,8 +130,9 @@ def say_lines(applications: Iterable[ApplicationStatus]) -> None:
     """One line for each application, for a pipe."""
     for one in applications:
         say(
-            f"{one.application} {one.state.replace(' ', '-')} lag={one.lag_updates} lag_s={one.lag_s:.3f} "
-            f"updates_s={one.updates_s:.0f} dead={one.dead_letters}" + (f" reason={one.reason}" if one.reason else "")
+            f"{one.application} {one.state.replace(' ', '-')} lag={one.lag_positions} "
+            f"lag_s={seconds(one.lag_s)} updates_s={one.updates_s:.0f} dead={one.dead_letters}"
+            + (f" reason={one.reason}" if one.reason else "")
         )
 
 
@@ -140,7 +145,7 @@ def dataset_row(one: DatasetStatus) -> list[str]:
 
 def application_row(one: ApplicationStatus) -> list[str]:
     return [
-        one.application, one.dataset, one.state, count(one.lag_updates), seconds(one.lag_s), str(one.acknowledged),
+        one.application, one.dataset, one.state, count(one.lag_positions), seconds(one.lag_s), str(one.acknowledged),
         count(one.updates_s), size(one.bytes_s), size(one.queued_bytes), count(one.dead_letters), one.subscriber,
         str(one.standbys), one.filter or "", one.reason,
     ]  # fmt: skip

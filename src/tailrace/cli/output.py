@@ -107,7 +107,9 @@ def count(number: float) -> str:
     return f"{number:,.0f}" if on_terminal() else f"{number:.0f}"
 
 
-def seconds(number: float) -> str:
+def seconds(number: float | None) -> str:
+    if number is None:
+        return "?"
     return f"{number:.3f}" if number < 10 else f"{number:.0f}"
 
 

@@ -25,6 +25,7 @@ from tailrace.errors import (
     TailraceError,
     Unavailable,
 )
+from tailrace.publisher.ages import Ages
 from tailrace.publisher.applications import Application, ApplicationRecord, Session, next_step, refuse_difference
 from tailrace.publisher.caravans import Caravans
 from tailrace.publisher.dead import DeadLetters
@@ -68,6 +69,7 @@ class DatasetPublisher:
         self.source = source
         self.epoch = markers.own(dataset, epoch)
         self.dead = dead
+        self.ages = Ages(source)
         self._fork_found = on_fork
         self._on_fork = self._forked if on_fork else None
         self._delivered = delivered
@@ -393,7 +395,7 @@ class DatasetPublisher:
         return self.caravans.error
 
     def drain(self) -> None:
-        """Ends all streams, and has their subscribers acknowledge what they were sent, so that none of it comes again."""
+        """Ends all streams, and has their subscribers acknowledge what they were sent: it need not come again."""
         with self._lock:
             self._draining = True
             sessions = list(self._sessions.values())

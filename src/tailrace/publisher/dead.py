@@ -2,7 +2,8 @@
 
 A letter holds the whole update as an Arrow IPC stream of one row, so that trying it again needs no log. Burying is
 durable before it is answered, and burying the same update twice keeps one letter. Letters marked for another try are
-handed to the application's subscriber; what it processed is deleted, what failed again goes back with one more attempt.
+handed to the application's subscriber; what it processed is deleted, what failed again is buried again with one more
+attempt. So `buried_at` is the time of the last attempt.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _BURY: Final = """
         update_ipc, error, attempts, buried_at)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET table_name = excluded.table_name, operation = excluded.operation, key = excluded.key,
-        update_ipc = excluded.update_ipc, error = excluded.error, attempts = excluded.attempts, retrying = 0"""
+        update_ipc = excluded.update_ipc, error = excluded.error, attempts = excluded.attempts,
+        buried_at = excluded.buried_at, retrying = 0"""
 _COLUMNS: Final = """letter, dataset, application, shard, era, sequence, position_index, table_name, operation, key,
     error, attempts, buried_at, retrying"""
 _OF: Final = "dataset = ? AND application = ?"
@@ -112,6 +114,7 @@ class DeadLetters:
 
     def settle(self, dataset: str, application: str, done: Sequence[int], failed: Mapping[int, str]) -> int:
         """Deletes what was processed and counts another attempt of what failed; returns how many are gone."""
+        now = self._clock.wall()
         with self._ledger.writing(dataset) as transaction:
             gone = sum(
                 transaction.execute(f"DELETE FROM dead_letters WHERE {_OF} AND letter = ?", (dataset, application, one))
@@ -119,9 +122,9 @@ class DeadLetters:
             )
             for letter, error in failed.items():
                 transaction.execute(
-                    f"UPDATE dead_letters SET retrying = 0, attempts = attempts + 1, error = ? "
+                    f"UPDATE dead_letters SET retrying = 0, attempts = attempts + 1, error = ?, buried_at = ? "
                     f"WHERE {_OF} AND letter = ?",
-                    (error, dataset, application, letter),
+                    (error, now, dataset, application, letter),
                 )
         return gone
 

@@ -6,6 +6,7 @@ Every metric carries its dataset, and its application where it is about one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -56,8 +57,16 @@ _APPLICATION: Final[tuple[tuple[str, str, Callable[[_App], float]], ...]] = (
         "Sequence number up to which its subscriber was sent the log.",
         lambda app: app.status.sent.sequence,
     ),
-    ("lag_updates", "Sequence numbers between what it has processed and the head.", lambda app: app.status.lag_updates),
-    ("lag_seconds", "Age of the newest update that it has, while others wait.", lambda app: app.status.lag_s),
+    (
+        "lag_positions",
+        "Sequence numbers of the log from what it has processed to the head.",
+        lambda app: app.status.lag_positions,
+    ),
+    (
+        "lag_seconds",
+        "Age of the oldest update that it has not processed; NaN where the log cannot tell.",
+        lambda app: math.nan if app.status.lag_s is None else app.status.lag_s,
+    ),
     ("queued_bytes", "Read for it and not sent yet.", lambda app: app.status.queued_bytes),
     ("updates_per_second", "Updates sent, over the last 30 s.", lambda app: app.status.updates_s),
     ("bytes_per_second", "Bytes sent, over the last 30 s.", lambda app: app.status.bytes_s),

@@ -7,6 +7,7 @@ from typing import Final
 
 from tailrace.publisher.applications import Application
 from tailrace.publisher.dataset import DatasetPublisher
+from tailrace.publisher.resume import in_era
 from tailrace.sources.interface import Bounds
 from tailrace.updates.position import START, Position
 from tailrace.wire.callers import ANYONE, Caller
@@ -52,8 +53,8 @@ def application_status(publisher: DatasetPublisher, application: Application) ->
         sent=sent,
         acknowledged=application.acknowledged,
         progress=application.progress,
-        lag_updates=max(0, head.sequence - processed.sequence) if head.era == processed.era else head.sequence,
-        lag_s=_lag_s(application, head),
+        lag_positions=max(0, head.sequence - processed.sequence) if head.era == processed.era else head.sequence,
+        lag_s=_lag_s(publisher, application, head),
         queued_bytes=stream.queued_bytes if stream else 0,
         updates_s=stream.updates_rate.per_s() if stream else 0.0,
         bytes_s=stream.bytes_rate.per_s() if stream else 0.0,
@@ -79,16 +80,18 @@ def _state(publisher: DatasetPublisher, application: Application, head: Position
         return "blocked", active.stream.blocked_by
     if not publisher.caravans.is_lead(active.stream.riding):
         return "catching up", f"{head.sequence - active.stream.sent.sequence} sequence numbers are still to be sent"
-    if _lag_s(application, head) > LIVE_WITHIN_S:
+    if (_lag_s(publisher, application, head) or 0.0) > LIVE_WITHIN_S:
         return "catching up", "its subscriber takes longer to process updates than they take to come"
     return "live", ""
 
 
-def _lag_s(application: Application, head: Position) -> float:
-    """How old the oldest update is that it was sent and has not processed; zero for an application that has all."""
+def _lag_s(publisher: DatasetPublisher, application: Application, head: Position) -> float | None:
+    """How old the oldest update is that it has not processed; zero for an application that has all."""
     stream = application.active.stream if application.active else None
     processed = max(application.progress or START, application.acknowledged)
-    if processed >= head or stream is None:
+    if processed >= head:
         return 0.0
-    since_us = stream.unprocessed_since_us(processed) or stream.sent_committed_us
-    return 0.0 if since_us is None else max(0.0, time.time() - since_us / 1e6)
+    since_us = stream.unprocessed_since_us(processed) if stream else None
+    if since_us is None:
+        since_us = publisher.ages.committed_after(in_era(processed, head.era))
+    return None if since_us is None else max(0.0, time.time() - since_us / 1e6)

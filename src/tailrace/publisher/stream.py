@@ -96,7 +96,6 @@ class Stream:
         self.progress: Position | None = None
         self.updates_rate = Rate(clock)
         self.bytes_rate = Rate(clock)
-        self.sent_committed_us: int | None = None
         self.blocked_by = ""
         self.moved_off = False
         self.standby = True
@@ -399,7 +398,6 @@ class Stream:
             self.bytes_rate.add(size)
             self._bytes_since_token += size
             committed = updates.column("committed_at")
-            self.sent_committed_us = committed[-1].value if committed[-1].is_valid else None
             if committed[0].is_valid:
                 with self._changed:
                     self._committed.append((self.sent, committed[0].value))

@@ -3,11 +3,14 @@
 An application of batches that raises is given the two halves of its batch in order, and so on down, until the update
 that it fails on stands alone; an application of single updates tells by itself. That update is tried again as the error
 policy says, and then either ends the subscription or becomes a dead letter, which this returns for the session to
-bury. Nothing later is delivered meanwhile, so order holds.
+bury. Nothing later is delivered meanwhile, so order holds. Its first error is logged with the application's own
+traceback, unless it ends the subscription: then whoever waits for that gets it.
 """
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
@@ -21,15 +24,18 @@ from tailrace.subscriber.lease import Lease
 from tailrace.subscriber.policy import ErrorPolicy
 from tailrace.updates.batch import UpdateBatch
 
+logger: Final = logging.getLogger(__name__)
+
 BROKEN: Final = (StopSubscription, MemoryError)  # the application itself cannot go on, whatever the update
 MAX_ERROR_TEXT: Final = 2000
+SHOWN_FRAMES: Final = 3  # the innermost, in a dead letter
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class DeadUpdate:
-    """An update that the application gave up on: one row, and its last error."""
+    """An update that the application gave up on: one row, and its last error with the place of it."""
 
     data: pa.RecordBatch
     error: str
@@ -45,7 +51,11 @@ class Failure:
 
 
 class Delivery:
-    """One session's calls of the application. `pause` waits before another attempt, or raises if there is none."""
+    """One session's calls of the application.
+
+    `pause` is told how many attempts failed, and how the last one did; it waits before another, or raises if there is
+    none.
+    """
 
     def __init__(
         self,
@@ -54,7 +64,7 @@ class Delivery:
         policy: ErrorPolicy,
         lease: Lease,
         clock: Clock,
-        pause: Callable[[int], None],
+        pause: Callable[[int, ApplicationFailed], None],
     ) -> None:
         self._application = application
         self._name = name
@@ -80,7 +90,7 @@ class Delivery:
             failure = self._run(letter)
             if failure is not None:
                 self._refuse_broken(letter, failure.error)
-                failed[row] = shown(failure.error)
+                failed[row] = located(failure.error)
         return failed
 
     def call(self, batchless: Callable[[], R], doing: str) -> R:
@@ -90,12 +100,13 @@ class Delivery:
             self._lease.check()
             try:
                 return batchless()
-            except Exception as error:
-                self._lease.check()
-                attempts += 1
-                if isinstance(error, BROKEN) or not self._policy.tries_again(attempts):
-                    raise ApplicationFailed(application=self._name, position=doing, reason=shown(error)) from error
-            self._pause(attempts)
+            except Exception as error:  # noqa: BLE001 - whatever it raises, the policy decides what follows
+                failed = self._failed(doing, error)
+            self._lease.check()
+            attempts += 1
+            if isinstance(failed.__cause__, BROKEN) or not self._policy.tries_again(attempts):
+                raise failed
+            self._wait_to_try_again(attempts, failed)
 
     def _run_batch(self, piece: UpdateBatch) -> Failure | None:
         self._lease.check()
@@ -141,28 +152,48 @@ class Delivery:
 
     def _tried_again(self, update: UpdateBatch, error: Exception) -> DeadUpdate | None:
         """One update that failed once: None if it was processed after all."""
-        attempts = 1
+        attempts, place = 1, _place(update)
         while self._policy.tries_again(attempts):
-            self._pause(attempts)
+            self._wait_to_try_again(attempts, self._failed(place, error))
             failure = self._run(update)
             if failure is None:
                 return None
             attempts += 1
             error = failure.error
             self._refuse_broken(update, error)
+        failed = self._failed(place, error)
         if self._policy.then == "stop":
-            raise self._failed(update, error) from error
-        return DeadUpdate(update.data, shown(error), attempts)
+            raise failed
+        given_up = "given up after 1 attempt" if attempts == 1 else f"given up after {attempts} attempts"
+        logger.warning("%s; %s, it becomes a dead letter", failed, given_up, exc_info=error if attempts == 1 else None)
+        return DeadUpdate(update.data, located(error), attempts)
+
+    def _wait_to_try_again(self, attempts: int, failed: ApplicationFailed) -> None:
+        if attempts == 1:
+            logger.warning("%s; it is tried again", failed, exc_info=failed.__cause__)
+        self._pause(attempts, failed)
 
     def _refuse_broken(self, piece: UpdateBatch, error: Exception) -> None:
         self._lease.check()  # what a session's end made fail is no failure of the application
         if isinstance(error, BROKEN):
-            raise self._failed(piece, error) from error
+            raise self._failed(_place(piece), error)
 
-    def _failed(self, piece: UpdateBatch, error: Exception) -> ApplicationFailed:
-        position = f"{piece.line}@{piece.first}"
-        return ApplicationFailed(application=self._name, position=position, reason=shown(error))
+    def _failed(self, doing: str, error: Exception) -> ApplicationFailed:
+        failed = ApplicationFailed(application=self._name, position=doing, reason=shown(error))
+        failed.__cause__ = error
+        return failed
+
+
+def _place(piece: UpdateBatch) -> str:
+    return f"{piece.line}@{piece.first}"
 
 
 def shown(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:MAX_ERROR_TEXT]
+
+
+def located(error: Exception) -> str:
+    """What `shown` says, and below it where in the application that happened."""
+    inside = error.__traceback__ and error.__traceback__.tb_next  # its first frame is the one here that called
+    stack = "".join(traceback.format_tb(inside, limit=-SHOWN_FRAMES)).rstrip()[-MAX_ERROR_TEXT // 2 :]
+    return f"{shown(error)[: MAX_ERROR_TEXT - len(stack) - 1]}\n{stack}" if stack else shown(error)

@@ -21,7 +21,10 @@ State = Literal["connecting", "standby", "live", "closed", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatus:
-    """A subscription at one moment. `updates` counts those that came again after a reconnect as well."""
+    """A subscription at one moment. `updates` counts those that came again after a reconnect as well.
+
+    `last_error` says why it last lost its publisher, or what the application last failed on and is given again.
+    """
 
     state: State
     address: str

@@ -105,9 +105,9 @@ class Session:
         try:
             self._require_schema()
             self._read()
-        except Disconnected as error:
+        except Disconnected:
             if self.lease.over:  # the stream was cancelled on purpose
-                raise self.lease.reason() from error
+                raise self.lease.reason() from None
             raise
         finally:
             self._pulse.stop()
@@ -270,9 +270,6 @@ class Session:
             letters = [each for each in dead if each.attempts == attempts]
             rows = cast(Any, pa).concat_batches([each.data for each in letters])
             self._send(messages.BuryDead(opened.session, as_stream(rows), [each.error for each in letters], attempts))
-            logger.warning(
-                "dead letters: %d after %d attempts each, the first with %s", len(letters), attempts, letters[0].error
-            )
 
     def _send(self, message: messages.Message, timeout_s: float = ACKNOWLEDGE_TIMEOUT_S) -> None:
         """What the publisher makes durable before it answers; its answer is a sign of life as well."""

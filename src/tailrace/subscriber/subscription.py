@@ -17,6 +17,7 @@ from typing import Final
 
 from tailrace.errors import (
     AcknowledgementRefused,
+    ApplicationFailed,
     ConfigInvalid,
     Fenced,
     Kind,
@@ -278,7 +279,8 @@ class Subscription:
             raise Closing
 
     def _delivery(self, lease: Lease) -> Delivery:
-        def pause(attempts: int) -> None:
+        def pause(attempts: int, failed: ApplicationFailed) -> None:
+            self._ledger.last_error = f"attempt {attempts}: {failed}"
             self._clock.wait(self._closing, self._policy.backoff.delay_s(attempts - 1, self._random))
             lease.check()
 

@@ -20,6 +20,7 @@ from tailrace.wire.messages import Mode, Subscribe
 from tailrace.wire.tls import TLS
 
 MODES: Final = ("reliable", "realtime")
+STARTS: Final = ("earliest", "latest")  # a new application's; else a line@position
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,126}\Z")
 
 
@@ -72,8 +73,8 @@ def wanted(
         raise ConfigInvalid(path="mode", reason=f"{mode!r} is none of {', '.join(MODES)}")
     if credential is not None and credential_file is not None:
         raise ConfigInvalid(path="credential_file", reason="given beside credential; one of them is enough")
-    if isinstance(start, str) and start not in ("earliest", "latest"):
-        start = LinePosition.parse(start)
+    if start not in STARTS:
+        start = LinePosition.parse(str(start))
     if isinstance(filter, str):
         filter = Filter.parse(filter)
     return Wanted(

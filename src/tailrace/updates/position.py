@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tailrace.errors import PositionInvalid
 
+_NO_LINE = "it names no line (a start may also be 'earliest' or 'latest', and with `tailrace tail` an age such as -5m)"
 _POSITION = re.compile(r"([0-9]{1,9}):([0-9]{1,19}):([0-9]{1,10})\Z")
 
 
@@ -54,7 +55,9 @@ class LinePosition:
     @classmethod
     def parse(cls, text: str) -> LinePosition:
         line, at, position = text.rpartition("@")
-        if not at or not line:
+        if not at:
+            raise PositionInvalid(text=text, reason=_NO_LINE)
+        if not line:
             raise PositionInvalid(text=text, reason="the line before '@' is missing")
         return cls(line, Position.parse(position))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast
 
@@ -22,7 +23,7 @@ from tailrace.errors import ConfigInvalid, ProtocolMismatch
 from tailrace.wire.addresses import Endpoint, is_loopback, parse_address
 from tailrace.wire.connections import drop_connections_to
 from tailrace.wire.credentials import AUTHORIZATION, bearer
-from tailrace.wire.failures import from_flight, translated
+from tailrace.wire.failures import from_flight
 from tailrace.wire.messages import Message, encode
 from tailrace.wire.tls import TLS
 
@@ -41,6 +42,20 @@ _GRPC_OPTIONS: Final[list[tuple[str, int | str]]] = [
 R = TypeVar("R")
 
 
+@contextmanager
+def _translated(address: str) -> Iterator[None]:
+    """The edge of the client: Flight's errors become ours inside."""
+    try:
+        yield
+    except (flight.FlightError, pa.ArrowException, OSError, NotImplementedError) as error:
+        raise from_flight(error, address) from _cause(error)
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """What to show behind our error: nothing if it is what the other side said, which gRPC only carried."""
+    return None if getattr(error, "extra_info", b"") else error
+
+
 class StreamReader:
     """A stream from the server: iterate (batch, metadata). Read by one thread; `cancel` may come from any."""
 
@@ -51,7 +66,7 @@ class StreamReader:
 
     @property
     def schema(self) -> pa.Schema:
-        with translated(self._address):
+        with _translated(self._address):
             return self._reader.schema
 
     def __iter__(self) -> Iterator[tuple[pa.RecordBatch | None, bytes]]:
@@ -64,9 +79,9 @@ class StreamReader:
         except StopIteration:
             self._finished = True
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is becomes an error of ours
             self._finished = True
-            raise from_flight(error, self._address) from error
+            raise from_flight(error, self._address) from _cause(error)
         metadata = chunk.app_metadata
         return chunk.data, metadata.to_pybytes() if metadata is not None else b""
 
@@ -97,7 +112,7 @@ class StreamWriter:
         self._closed = False
 
     def write(self, batch: pa.RecordBatch, metadata: bytes | None = None) -> None:
-        with translated(self._address):
+        with _translated(self._address):
             if metadata is None:
                 self._writer.write_batch(batch)
             else:
@@ -105,23 +120,23 @@ class StreamWriter:
 
     def write_metadata(self, metadata: bytes) -> None:
         """A message without a batch: a tenth of the cost of one with an empty batch."""
-        with translated(self._address):
+        with _translated(self._address):
             self._writer.write_metadata(cast(Any, pa.py_buffer(metadata)))
 
     def read(self) -> bytes | None:
         """The server's next answer; None once it has ended."""
-        with translated(self._address):
+        with _translated(self._address):
             answer = self._answers.read()
             return None if answer is None else answer.to_pybytes()
 
     def done_writing(self) -> None:
-        with translated(self._address):
+        with _translated(self._address):
             self._writer.done_writing()
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            with translated(self._address):
+            with _translated(self._address):
                 self._writer.close()
 
     def __enter__(self) -> StreamWriter:
@@ -157,7 +172,7 @@ class Connection:
         self._call_options = self._options(timeout_s)
         options: dict[str, Any] = (tls or TLS()).client_options() if secure else {}
         place = Endpoint(endpoint.host, endpoint.port, tls=secure)
-        with translated(self.address):
+        with _translated(self.address):
             self._client = flight.FlightClient(place.location, generic_options=_GRPC_OPTIONS, **options)
 
     def call(self, message: Message, decode: Callable[[bytes], R], timeout_s: float | None = None) -> R:
@@ -166,7 +181,7 @@ class Connection:
 
     def call_raw(self, kind: str, body: bytes, timeout_s: float | None = None) -> bytes:
         options = self._call_options if timeout_s is None else self._options(timeout_s)
-        with translated(self.address):
+        with _translated(self.address):
             results = list(self._client.do_action(flight.Action(kind, cast(Any, body)), options))
         if len(results) != 1:
             raise ProtocolMismatch(reason=f"{self.address} gave {len(results)} answers to {kind}")
@@ -181,7 +196,7 @@ class Connection:
             watchdog.daemon = True
             watchdog.start()
         try:
-            with translated(self.address):
+            with _translated(self.address):
                 reader = self._client.do_get(flight.Ticket(body), self._options(timeout_s))
         finally:
             if watchdog is not None:
@@ -191,12 +206,12 @@ class Connection:
     def put(self, command: Message | bytes, schema: pa.Schema, timeout_s: float | None = None) -> StreamWriter:
         body = command if isinstance(command, bytes) else encode(command)
         descriptor = flight.FlightDescriptor.for_command(body)
-        with translated(self.address):
+        with _translated(self.address):
             writer, answers = self._client.do_put(descriptor, schema, self._options(timeout_s))
         return StreamWriter(writer, cast(Any, answers), self.address)
 
     def flights(self) -> list[flight.FlightInfo]:
-        with translated(self.address):
+        with _translated(self.address):
             return list(self._client.list_flights(None, self._call_options))
 
     def abort(self) -> None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -67,17 +65,6 @@ def from_flight(error: BaseException, address: str) -> TailraceError:
     if isinstance(error, NotImplementedError):
         return ProtocolMismatch(reason=f"{address} does not know this request: {text}")
     return RemoteFailed(reason=f"{address}: {text}")
-
-
-@contextmanager
-def translated(address: str) -> Iterator[None]:
-    """The edge of the client: Flight's errors become ours inside."""
-    try:
-        yield
-    except TailraceError:
-        raise
-    except (flight.FlightError, pa.ArrowException, OSError, NotImplementedError) as error:
-        raise from_flight(error, address) from error
 
 
 def plain(value: Any) -> Any:

@@ -217,8 +217,8 @@ class ApplicationStatus(msgspec.Struct, frozen=True):
     sent: Position
     acknowledged: Position
     progress: Position | None
-    lag_updates: int
-    lag_s: float
+    lag_positions: int  # the log's sequence numbers from what it has processed to the head; not each is an update
+    lag_s: float | None  # how long ago the oldest update was committed that it lacks; None if the log cannot tell
     queued_bytes: int
     updates_s: float
     bytes_s: float
