@@ -30,6 +30,10 @@ class Picky(library.Application):
         self.refused = refused
         self.processed: list[bytes] = []
         self.came = Event()
+        self.has_flows = Event()
+
+    def on_shard_notice(self, shard: int) -> None:
+        self.has_flows.set()
 
     def on_update(self, update: library.Update) -> None:
         if update.key in self.refused:
@@ -45,10 +49,11 @@ class Picky(library.Application):
 
 
 @contextmanager
-def subscribed(node: Node, application: library.Application, name: str, filter: str) -> Iterator[None]:
+def subscribed(node: Node, application: Picky, name: str, filter: str) -> Iterator[None]:
     policy = library.ErrorPolicy(retries=0, then="dead-letter", backoff=Backoff(first_s=0.01, limit_s=0.01))
     url = f"tailrace://{node.address}/demo"
     with library.subscribe(url, application, application=name, filter=filter, start="earliest", error_policy=policy):
+        assert application.has_flows.wait(DEADLINE_S)
         yield
 
 
