@@ -394,6 +394,7 @@ def test_a_truncated_log_is_a_loss_notice_and_its_acknowledgement_moves_the_mark
     assert rig.publisher.application("app").acknowledged == Position(0, 0)
     acknowledge(rig, second, loss.token)
     assert rig.publisher.application("app").acknowledged == Position(0, 7)
+    assert rig.publisher.application("app").losses == 1
     assert second.sequences(8) == [8]
 
 

@@ -92,6 +92,7 @@ class Application:
     sent: Position | None = None
     problem: str = ""
     dead_letters: int = 0
+    losses: int = 0  # acknowledged by its subscribers since this process began
 
     @property
     def name(self) -> str:

@@ -312,7 +312,7 @@ class DatasetPublisher:
             if moved and application.record.mode != "realtime":
                 self._markers.save(self.dataset, application.name, moved)
                 application.markers.update(moved)
-            session.stream.close_token(ask.token)
+            application.losses += session.stream.close_token(ask.token)
 
     def _moved(self, application: Application, stream: Stream, ask: Acknowledge) -> dict[int, Marker]:
         if ask.checkpoint is not None:

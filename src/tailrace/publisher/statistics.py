@@ -108,6 +108,16 @@ class PublisherCollector(Collector):
             read.add_metric([of.status.dataset], of.status.log_bytes)
         yield read
 
+    def _losses(self, seen: Sequence[_App]) -> Metric:
+        told = CounterMetricFamily(
+            "tailrace_publisher_losses",
+            "Loss notices that it acknowledged: updates that it will not get, or that never happened.",
+            labels=["dataset", "application"],
+        )
+        for app in seen:
+            told.add_metric([app.status.dataset, app.status.application], app.application.losses)
+        return told
+
     def _of_applications(self) -> Iterator[Metric]:
         seen = [
             _App(application, application_status(publisher, application))
@@ -119,6 +129,7 @@ class PublisherCollector(Collector):
             for app in seen:
                 gauge.add_metric([app.status.dataset, app.status.application], value(app))
             yield gauge
+        yield self._losses(seen)
         states = GaugeMetricFamily(
             "tailrace_publisher_state", "1 for the state that it is in.", labels=["dataset", "application", "state"]
         )

@@ -12,6 +12,7 @@ Only the generator's thread moves `sent`. What other threads want of a stream (a
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,8 @@ from tailrace.updates.filters import Filter
 from tailrace.updates.position import Checkpoint, Marker, Position
 from tailrace.updates.schema import EMPTY_UPDATES, concat_updates
 from tailrace.wire.messages import DataLoss, Down, Goodbye, Heartbeat, Opened, Redelivery, Token, Updates
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from tailrace.publisher.caravans import Boarding, Caravans
@@ -206,11 +209,12 @@ class Stream:
             )
         return found
 
-    def close_token(self, token: int) -> None:
-        """Its markers are durable. Tokens sent before it stay open: each names its own shards."""
+    def close_token(self, token: int) -> bool:
+        """Its markers are durable; says whether it was a loss. Tokens sent before stay open: each names its own shards."""
         with self._changed:
-            self._tokens.pop(token, None)
+            closed = self._tokens.pop(token, None)
             self._changed.notify_all()
+            return closed is not None and closed.loss is not None
 
     def checkpoint_at(self, position: Position) -> Checkpoint | None:
         """A place at or before `position` that a marker can stand at; None if that is before this session.
@@ -418,6 +422,7 @@ class Stream:
 
     def _loss_notice(self, loss: Loss) -> Parcel:
         number = self._remember(OpenToken(loss.shards, loss.resume, loss))
+        log.warning("%s is told that (%s, %s] is lost: %s", self.application, loss.after, loss.until, loss.reason)
         return EMPTY_UPDATES, DataLoss(
             token=number,
             line=self.line,

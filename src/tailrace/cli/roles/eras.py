@@ -17,16 +17,25 @@ from tailrace.errors import LogDiverged
 from tailrace.publisher.dataset import ForkFound
 from tailrace.publisher.ledger import FILE_NAME, open_ledger
 from tailrace.publisher.markers import greatest_marker
+from tailrace.runtime.logging import get_log
 from tailrace.sources.rocksdb.files import identity
 from tailrace.sources.rocksdb.source import RocksDBSource
 from tailrace.updates.position import Position
+
+log = get_log(__name__)
 
 
 def era_of_folder(assembly: Assembly, dataset: str, path: Path) -> int:
     """Registers the RocksDB in `path` as the only copy of the dataset's line."""
     acknowledged = acknowledged_through(assembly, dataset)
     head = head_of(dataset, path) if acknowledged else None
-    return register_line(assembly.coordinator(), dataset, identity(path), head=head, acknowledged=acknowledged)
+    before = read_line(assembly.coordinator(), dataset)
+    era = register_line(assembly.coordinator(), dataset, identity(path), head=head, acknowledged=acknowledged)
+    if before is not None and era > before.era:
+        now = read_line(assembly.coordinator(), dataset)
+        reason = now.earlier[0].reason if now and now.earlier else ""
+        log.warning("the log's history is another one: a new era begins", line=dataset, era=era, reason=reason)
+    return era
 
 
 def fork_handler(assembly: Assembly, line: str, era: int, folder: Path) -> ForkFound | None:
