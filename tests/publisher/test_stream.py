@@ -13,7 +13,8 @@ import pytest
 
 from tailrace.errors import LogDiverged
 from tailrace.publisher.caravan import Entry
-from tailrace.publisher.stream import REMEMBERED_CHECKPOINTS, Letters, Stream
+from tailrace.publisher.sent import PLACES_A_LEVEL
+from tailrace.publisher.stream import Letters, Stream
 from tailrace.sources.interface import LogBatch
 from tailrace.updates.position import Checkpoint, Marker, Position, Witness
 from tailrace.updates.schema import EMPTY_UPDATES
@@ -184,8 +185,8 @@ def test_however_old_a_place_is_the_marker_can_move_near_it(rig: Rig, position: 
     found = stream.checkpoint_at(Position(0, position))
     assert found is not None
     age = 100_000 - position
-    assert position - 2 * age // REMEMBERED_CHECKPOINTS <= found.position.sequence <= position
-    assert max(map(len, stream._checkpoints)) <= REMEMBERED_CHECKPOINTS
+    assert position - 2 * age // PLACES_A_LEVEL <= found.position.sequence <= position
+    assert max(map(len, stream._trail._levels)) <= PLACES_A_LEVEL
 
 
 def test_letters_are_loaded_when_their_turn_comes_and_leave_room_for_updates(rig: Rig) -> None:

@@ -32,8 +32,9 @@ from tailrace.publisher.dead import DeadLetters
 from tailrace.publisher.markers import MarkerStore
 from tailrace.publisher.records import ApplicationRecords
 from tailrace.publisher.resume import NO_ERAS, Resumption, in_era, resume
+from tailrace.publisher.sent import OpenToken
 from tailrace.publisher.settings import PublisherSettings
-from tailrace.publisher.stream import OpenToken, Stream
+from tailrace.publisher.stream import Stream
 from tailrace.runtime.clock import Clock, Deadline
 from tailrace.sources.interface import Bounds, Source
 from tailrace.updates.filters import Filter

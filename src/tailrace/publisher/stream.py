@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -24,10 +24,11 @@ import pyarrow as pa
 from tailrace.errors import AcknowledgementRefused
 from tailrace.publisher.caravan import Caravan, Entry, Rider
 from tailrace.publisher.resume import Loss, Resumption, after, without
+from tailrace.publisher.sent import OpenToken, OpenTokens, Trail
 from tailrace.runtime.clock import Clock
 from tailrace.runtime.metrics import Rate
 from tailrace.updates.filters import Filter
-from tailrace.updates.position import Checkpoint, Marker, Position
+from tailrace.updates.position import Checkpoint, Position
 from tailrace.updates.schema import EMPTY_UPDATES, concat_updates
 from tailrace.wire.messages import DataLoss, Down, Goodbye, Heartbeat, Opened, Redelivery, Token, Updates
 
@@ -39,28 +40,7 @@ if TYPE_CHECKING:
 
 Parcel = tuple[pa.RecordBatch, Down]
 
-REMEMBERED_CHECKPOINTS: Final = 1024  # the last ones, so many again of every second, so many of every fourth, ...
-CHECKPOINT_LEVELS: Final = 24
-
-
-@dataclass(frozen=True, slots=True)
-class OpenToken:
-    """A token or a loss notice that was sent and awaits its acknowledgement."""
-
-    shards: tuple[int, ...]
-    checkpoint: Checkpoint
-    loss: Loss | None = None
-
-    def moved(self, marker: Marker) -> Marker:
-        """Where a flow's marker stands once this is acknowledged.
-
-        A flow that has not acknowledged all before a loss stays where it is: a token behind the loss takes it across.
-        """
-        if self.loss is None:
-            return marker.advanced(self.checkpoint)
-        if not self.loss.skips:
-            return Marker(self.checkpoint)
-        return marker.advanced(self.checkpoint) if marker.position >= self.loss.after else marker
+REMEMBERED_COMMITS: Final = 1024  # batches whose commit time is kept until they are processed
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +94,9 @@ class Stream:
         self._opening: Resumption | None = None
         self._sent_before: Position | None = None
         self._already: Mapping[int, Position] = {}
-        self._tokens: OrderedDict[int, OpenToken] = OrderedDict()
-        self._last_token = 0
-        self._checkpoints = tuple(deque[Checkpoint](maxlen=REMEMBERED_CHECKPOINTS) for _ in range(CHECKPOINT_LEVELS))
-        self._rounds = 0
-        self._committed: deque[tuple[Position, int]] = deque(maxlen=REMEMBERED_CHECKPOINTS)
+        self._tokens = OpenTokens(settings.max_open_tokens)
+        self._trail = Trail()
+        self._committed: deque[tuple[Position, int]] = deque(maxlen=REMEMBERED_COMMITS)
         self._read = Checkpoint(self.sent, None)
         self._tokened = self.sent
         self._token_due_at = clock.monotonic() + settings.marker_interval_s
@@ -156,7 +134,7 @@ class Stream:
     def wait_settled(self, timeout_s: float) -> bool:
         """Waits until the generator of a stream that was ended has returned, and its newest token is acknowledged."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._returned and self._last_token not in self._tokens, timeout_s)
+            return self._changed.wait_for(lambda: self._returned and self._tokens.newest_is_closed, timeout_s)
 
     @property
     def ended(self) -> bool:
@@ -210,25 +188,21 @@ class Stream:
         return found
 
     def close_token(self, token: int) -> bool:
-        """Its markers are durable; says whether it was a loss. Tokens sent before stay open: each names its own shards."""
+        """Its markers are durable; tokens sent before it stay open, as each names its own shards. True for a loss."""
         with self._changed:
-            closed = self._tokens.pop(token, None)
+            closed = self._tokens.close(token)
             self._changed.notify_all()
             return closed is not None and closed.loss is not None
 
     def checkpoint_at(self, position: Position) -> Checkpoint | None:
-        """A place at or before `position` that a marker can stand at; None if that is before this session.
-
-        The further back it lies, the coarser the places are that are remembered there.
-        """
+        """A place at or before `position` that a marker can stand at; None if that is before this session."""
         if position > self.sent:
             raise AcknowledgementRefused(
                 token=f"position {position} of application {self.application!r}",
                 reason=f"this session was sent updates up to {self.sent} only",
             )
         with self._changed:
-            places = (place for level in self._checkpoints for place in level if place.position <= position)
-            return max(places, key=lambda place: place.position, default=None)
+            return self._trail.before(position)
 
     # ---- the generator ----------------------------------------------------------------------------------------------
 
@@ -316,9 +290,7 @@ class Stream:
         self.sent = self._tokened = position
         self._read = Checkpoint(position, None)
         with self._changed:
-            self._rounds = 0
-            for level in self._checkpoints:
-                level.clear()
+            self._trail = Trail()
 
     def _token_for_the_rest(self) -> Iterator[Parcel]:
         """For what was sent since the last one: before a loss, so that acknowledging that skips nothing else."""
@@ -391,11 +363,7 @@ class Stream:
         self.sent = last.through
         self._read = last.batch.checkpoint
         with self._changed:
-            for power, level in enumerate(self._checkpoints):
-                if self._rounds % (1 << power):
-                    break
-                level.append(self._read)
-            self._rounds += 1
+            self._trail.add(self._read)
         if updates.num_rows:
             size = last.bytes_of(updates)
             self.updates_rate.add(updates.num_rows)
@@ -434,17 +402,11 @@ class Stream:
 
     def _remember(self, token: OpenToken) -> int:
         with self._changed:
-            self._last_token += 1
-            self._tokens[self._last_token] = token
-            while len(self._tokens) > self._settings.max_open_tokens:
-                # The oldest token is superseded by those after it; a loss notice never is, and is told again instead.
-                oldest = next((number for number, open_ in self._tokens.items() if open_.loss is None), None)
-                if oldest is None:
-                    reason = f"{len(self._tokens)} loss notices are not acknowledged (max_open_tokens)"
-                    self._ended = self._ended or Goodbye(reason=reason, retry=True)
-                    break
-                del self._tokens[oldest]
-            return self._last_token
+            number = self._tokens.add(token)
+            if self._tokens.too_many:
+                reason = f"{len(self._tokens)} loss notices are not acknowledged (max_open_tokens)"
+                self._ended = self._ended or Goodbye(reason=reason, retry=True)
+            return number
 
 
 def runs(entries: list[Entry]) -> Iterator[list[Entry]]:
