@@ -119,6 +119,13 @@ def application(node: dict[str, str], folder: Path) -> list[str]:
     return [sys.executable, str(file)]
 
 
+@pytest.mark.parametrize("block", [one for one in blocks("python") if one.page != README], ids=lambda one: one.page.stem)
+def test_every_program_in_the_docs_runs(block: Block, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", block.text]
+    ran = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_every_make_target_that_the_docs_name_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.M))
     of_make = [command for block in blocks("sh") for command in commands(block) if command[0] == "make"]
