@@ -119,7 +119,7 @@ def application(node: dict[str, str], folder: Path) -> list[str]:
     return [sys.executable, str(file)]
 
 
-@pytest.mark.parametrize("block", [one for one in blocks("python") if one.page != README], ids=lambda one: one.page.stem)
+@pytest.mark.parametrize("block", [one for one in blocks("python") if one.page != README], ids=lambda one: one[0].stem)
 def test_every_program_in_the_docs_runs(block: Block, tmp_path: Path) -> None:
     argv = [sys.executable, "-c", block.text]
     ran = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=COMMAND_S, check=False)
