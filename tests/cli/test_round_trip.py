@@ -159,6 +159,7 @@ def test_a_bad_line_is_named_and_those_before_it_are_written(
     said = tailrace("put", table, *node.store)
     assert said.code == 2
     assert says in said.err
+    assert "1 written, through line 1; what follows it may be sent again" in said.err
     assert len(tail_all(tailrace, node, f"table = '{table}'").lines) == 1
 
 
@@ -170,7 +171,10 @@ def test_of_several_lines_that_the_store_refuses_the_first_is_named(
     said = tailrace("put", "refused", *node.store)
     assert said.code == 2
     assert "'no 1' cannot be a table's name" in said.err
-    assert said.err.splitlines()[1:] == ["       line 1 of the input"]
+    assert said.err.splitlines()[1:] == [
+        "       line 1 of the input",
+        "       0 written, through line 0; what follows it may be sent again",
+    ]
 
 
 def test_values_of_json_lines_are_stored_as_they_were_typed(tailrace: Tailrace, node: Node) -> None:

@@ -102,16 +102,32 @@ def put_lines(options: PutOptions, where: ReachOptions) -> None:
     """
     if options.pairs or options.delete:
         raise ConfigInvalid(path="put", reason="the key is missing")
+    if sys.stdin.isatty():
+        note(f"reading lines of JSON; {_A_LINE}. Ctrl-D ends it")
     found = reach(where)
     dataset = _dataset(found, options.dataset)
+    answered = Answered()
     with found.store_client(dataset) as client, _progress() as advance:
         line_name = _line(client)
-        count, last = _write_all(client, operations(sys.stdin.buffer, options.table), advance)
-    note(f"{count} written")
-    if last is not None:
-        say(str(LinePosition(line_name, last.position)))
+        try:
+            _write_all(client, operations(sys.stdin.buffer, options.table), answered, advance)
+        except TailraceError as error:
+            error.add_note(f"{answered.count} written, through line {answered.line}; what follows it may be sent again")
+            raise
+    note(f"{answered.count} written")
+    if answered.last is not None:
+        say(str(LinePosition(line_name, answered.last.position)))
         if options.wait_for:
-            wait_until_reached(found, dataset, options.wait_for, last.position, options.timeout_s)
+            wait_until_reached(found, dataset, options.wait_for, answered.last.position, options.timeout_s)
+
+
+@dataclass(slots=True)
+class Answered:
+    """How many writes the store has answered, and the last of them."""
+
+    count: int = 0
+    line: int = 0
+    last: WriteResult | None = None
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,31 +174,28 @@ def _text(value: bytes) -> str | None:
 
 
 def _write_all(
-    client: StoreClient, writes: Iterator[tuple[int, Operation]], advance: Callable[[], None]
-) -> tuple[int, WriteResult | None]:
+    client: StoreClient, writes: Iterator[tuple[int, Operation]], answered: Answered, advance: Callable[[], None]
+) -> None:
     unanswered: deque[tuple[int, Future[WriteResult]]] = deque()
-    count = 0
-    last: WriteResult | None = None
     try:
         for number, operation in writes:
             unanswered.append((number, client.write([operation])))
             while len(unanswered) > MAX_UNANSWERED or (unanswered and unanswered[0][1].done()):
-                last = _first_answer(unanswered)
-                count += 1
+                _take_answer(unanswered, answered)
                 advance()
     finally:
         while unanswered:
-            last = _first_answer(unanswered)
-            count += 1
+            _take_answer(unanswered, answered)
             advance()
-    return count, last
 
 
-def _first_answer(unanswered: deque[tuple[int, Future[WriteResult]]]) -> WriteResult:
+def _take_answer(unanswered: deque[tuple[int, Future[WriteResult]]], answered: Answered) -> None:
     """Waits for the oldest answer. If it is an error, that is the one to tell of: nobody waits for later ones."""
     number, future = unanswered.popleft()
     try:
-        return future.result()
+        answered.last = future.result()
+        answered.count += 1
+        answered.line = number
     except TailraceError as error:
         error.add_note(f"line {number} of the input")
         unanswered.clear()
