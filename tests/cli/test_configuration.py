@@ -103,6 +103,50 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, path: str,
     assert says in str(caught.value)
 
 
+def test_all_mistakes_in_sections_are_told_at_once(tmp_path: Path) -> None:
+    text = """
+    version = 1
+    [dataset.shop]
+    suorce = "rocksdb:///db"
+    shards = 0
+    [app.cache]
+    filter = "a = "
+    start = "then"
+    [publisher]
+    lease = 5
+    """
+    with pytest.raises(ConfigInvalid) as caught:
+        load_configuration(written(tmp_path, text))
+    found = [str(caught.value), *caught.value.__notes__]
+    assert [one.partition(":")[0] for one in found] == [
+        "dataset.shop.suorce", "dataset.shop.shards", "app.cache.filter", "app.cache.start", "publisher.lease",
+    ]  # fmt: skip
+
+
+def test_all_that_does_not_fit_together_is_told_at_once(tmp_path: Path) -> None:
+    text = """
+    version = 1
+    [dataset."a b"]
+    source = "rocksdb:///db"
+    [dataset.shop]
+    [app.cache]
+    dataset = "shp"
+    [app.other]
+    [store]
+    dataset = "stock"
+    [publisher]
+    slowness_s = 0
+    lease_s = 0
+    """
+    with pytest.raises(ConfigInvalid) as caught:
+        load_configuration(written(tmp_path, text))
+    found = [str(caught.value), *caught.value.__notes__]
+    assert [one.partition(":")[0] for one in found] == [
+        "dataset.a b", "dataset.shop.source", "store.dataset", "app.cache.dataset", "app.other.dataset",
+        "publisher.slowness_s", "publisher.lease_s",
+    ]  # fmt: skip
+
+
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VersionTooNew, match="format version 2"):
         load_configuration(written(tmp_path, "version = 2\n"))

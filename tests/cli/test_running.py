@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Event
 
 import psutil
+import rocksdict
 
 import tailrace as library
 from tailrace.cli.roles.assembly import STORE_FOLDER
@@ -174,6 +175,80 @@ def test_an_application_recorded_differently_is_refused_at_the_start(tailrace: T
     checked = tailrace("check", "--config", file)
     assert checked.code == 1
     assert "problem\tapp.cache" in checked.out
+
+
+def test_an_address_that_others_reach_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    address = f"0.0.0.0:{free_port()}"
+    said = in_a_process("run", "--listen", address, "--health", "127.0.0.1:0", "--data", tmp_path / "data")
+    assert said.code == 2
+    assert f"node.listen: {address} can be reached from other machines without TLS and credentials" in said.err
+    file, _, publisher = two_roles(tmp_path)
+    file.write_text(file.read_text().replace(publisher, address))
+    assert in_a_process("run", "--config", file).code == 2
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_credentials_that_cannot_be_read_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    file, _, _ = two_roles(tmp_path)
+    file.write_text(file.read_text() + 'credentials_file = "no.json"\n')
+    said = in_a_process("run", "--config", file, "--role", "node")
+    assert said.code == 2
+    assert "no.json: No such file" in said.err
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_shards_of_a_published_dataset_are_fixed(tailrace: Tailrace, tmp_path: Path) -> None:
+    rocksdict.Rdict(str(tmp_path / "db"), rocksdict.Options(raw_mode=True)).close()
+    listens = f'listen = "127.0.0.1:{free_port()}"\nhealth_listen = "127.0.0.1:{free_port()}"\n'
+    file = tmp_path / "tailrace.toml"
+    file.write_text(
+        f'version = 1\n[dataset.shop]\nshards = 64\nsource = "rocksdb://{tmp_path / "db"}"\n[node]\n{listens}'
+    )
+    with tailrace_role("publisher", ["run", "--config", str(file), "--role", "publisher"], tmp_path) as publisher:
+        publisher.wait_ready()
+        assert publisher.terminate(DEADLINE_S) == 0
+    file.write_text(file.read_text().replace("shards = 64", "shards = 32"))
+    said = in_a_process("run", "--config", file, "--role", "publisher")
+    assert said.code == 2
+    assert "error: dataset.shop.shards: 32, but" in said.err
+    assert "write shards = 64" in said.err
+    assert tailrace("check", "--config", file).code == 1
+
+
+def test_the_shards_of_a_store_are_fixed_under_the_key_that_says_so(tmp_path: Path) -> None:
+    file, _, _ = two_roles(tmp_path)
+    with tailrace_role("store", ["run", "--config", str(file), "--role", "store"], tmp_path) as store:
+        store.wait_ready()
+        assert store.terminate(DEADLINE_S) == 0
+    file.write_text(file.read_text().replace("shards = 4", "shards = 2"))
+    said = in_a_process("run", "--config", file, "--role", "store")
+    assert said.code == 2
+    assert "error: dataset.shop.shards: 2, but the store in" in said.err
+
+
+def test_a_node_without_a_store_says_who_has_it(tailrace: Tailrace, tmp_path: Path) -> None:
+    file, store, publisher = two_roles(tmp_path)
+    with tailrace_role("run", ["run", "--config", str(file)], tmp_path, ready_line="ready role=publisher") as both:
+        both.wait_ready()
+        said = tailrace("put", "users", "a", "n=1", "--config", file, "--store", publisher)
+        assert both.terminate(DEADLINE_S) == 0
+    assert said.code == 2
+    assert said.err == (
+        f"error: a store at '{publisher}' does not exist; this node has none; "
+        f"'shop' is written at store://{store}/shop\n"
+    )
+
+
+def test_a_publisher_reaches_its_store_with_the_token_that_check_asks_for(tailrace: Tailrace, tmp_path: Path) -> None:
+    file, _, _ = two_roles(tmp_path)
+    more = 'shards = 4\ncredential_file = "token"'
+    file.write_text(file.read_text().replace("shards = 4", more) + 'credentials_file = "who.json"\n')
+    issued = tailrace("credential", "issue", "publisher", "--allow", "read", "--dataset", "shop", "--config", file)
+    (tmp_path / "token").write_text(issued.out)
+    with tailrace_role("run", ["run", "--config", str(file)], tmp_path, ready_line="ready role=publisher") as both:
+        both.wait_ready()
+        assert tailrace("check", "--config", file).code == 0
+        assert both.terminate(DEADLINE_S) == 0
 
 
 def test_a_store_that_was_wiped_starts_a_new_era_and_applications_are_told(tmp_path: Path) -> None:

@@ -109,6 +109,35 @@ def test_what_is_wrong_is_named_with_its_path(text: str, path: str, reason: str)
     assert (caught.value.path, caught.value.reason) == (path, reason)
 
 
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    text = """
+    version = 1
+    nod = 1
+    marker_interval = "2h"
+    [app.a]
+    kind = "cahe"
+    [app.b]
+    kind = "cache"
+    servers = ["a", 3, 4]
+    retires = 2
+    [node]
+    qeue = 1
+    listen = "x"
+    """
+    with pytest.raises(ConfigInvalid) as caught:
+        parse(text, Config)
+    assert [str(caught.value), *caught.value.__notes__] == [
+        "nod: unknown key; did you mean node?",
+        "app.a.kind: 'cahe' is unknown; did you mean 'cache'?",
+        "app.b.retires: unknown key; did you mean retries?",
+        "app.b.servers[1]: expected `str`, got `int`",
+        "app.b.servers[2]: expected `str`, got `int`",
+        "node.qeue: unknown key; did you mean queue?",
+        "node.listen: 'x' has no port",
+        "marker_interval: 2h is more than 1h, the most allowed",
+    ]
+
+
 def test_text_that_is_not_toml_is_refused_with_its_place() -> None:
     with pytest.raises(ConfigInvalid, match=r"shop.toml: is not TOML: .*line 2, column 3"):
         parse("version = 1\na b", Config, name="shop.toml")

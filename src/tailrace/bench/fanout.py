@@ -3,7 +3,7 @@
 The publisher is a process that holds store and publisher; each application is a process of its own and counts what it
 gets. With 20 applications, rounds alternate with bare Flight of the same batches to the same processes. Last, one of
 the 20 is stopped (`SIGSTOP`) while the others replay: the publisher's memory must stay bounded, and the stopped one
-must get the whole log after all.
+must get the whole log after all, the others all of it once.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tailrace.bench.folders import bench_folder
 from tailrace.bench.measuring import PeakMemory, median, ratio_of_rounds
-from tailrace.bench.processes import RoleProcesses
+from tailrace.bench.processes import RoleProcesses, ask_all
 from tailrace.bench.replays import REPLAY_TIMEOUT_S, Replays, Round, start_replays
 from tailrace.bench.results import BenchOptions, BenchResult, Plot, Progress
+from tailrace.bench.subscribing import Received
 from tailrace.errors import TailraceError
 
 UPDATE_BYTES: Final = 1000
@@ -104,25 +106,39 @@ def _alternating(
 def _with_one_stopped(replays: Replays, applications: int, stopped_s: float) -> dict[str, float]:
     """The publisher's highest memory while one of its applications is stopped and the others replay."""
     replays.connect("main", applications)
-    stopped, *others = replays.clients[:applications]
+    stopped, *others = clients = replays.clients[:applications]
+    ask_all(clients, "note_positions")
     with PeakMemory(replays.publisher.pid) as memory:
         for client in others:
             client.ask("finish", within_s=REPLAY_TIMEOUT_S)
         opened_at = replays.publisher.call("open_gate")
         stopped.signal(signal.SIGSTOP)
         try:
-            finished_s = max((client.answer().finished_at for client in others), default=opened_at) - opened_at
+            received: list[Received] = [client.answer() for client in others]
             threading.Event().wait(max(0.0, opened_at + stopped_s - time.monotonic()))
         finally:
             stopped.signal(signal.SIGCONT)
-    late = stopped.call("finish", within_s=REPLAY_TIMEOUT_S)
-    if late.updates < replays.logs["main"].updates:
-        raise TailraceError(reason=f"the stopped application received {late.updates} updates, some are missing")
+    late: Received = stopped.call("finish", within_s=REPLAY_TIMEOUT_S)
+    require_whole_log(replays.logs["main"].updates, late, received)
+    finished_s = max((one.finished_at for one in received), default=opened_at) - opened_at
     return {
         "stopped.publisher_rss_anon_mb": memory.peak_mb,
         "stopped.seconds": stopped_s,
         "stopped.replay_of_others_s": finished_s,
     }
+
+
+def require_whole_log(updates: int, stopped: Received, others: Sequence[Received]) -> None:
+    """The stopped one may have got some updates again, but must have got all of them; the others each one once."""
+    if stopped.distinct != updates:
+        raise TailraceError(
+            reason=f"{updates} updates are in the log, but the stopped application received {stopped.distinct} of them"
+        )
+    wrong = [(one.updates, one.distinct) for one in others if (one.updates, one.distinct) != (updates, updates)]
+    if wrong:
+        raise TailraceError(
+            reason=f"{updates} updates are in the log, but the others received {wrong} (all, and different ones)"
+        )
 
 
 def _notes(size: Size) -> tuple[str, ...]:

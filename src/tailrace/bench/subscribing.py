@@ -1,7 +1,8 @@
 """Role: one application's process, which replays a log through the subscriber library or through bare Flight.
 
-It connects first, and says so once it could receive; then `finish` waits for the end of the log. Both ways count rows
-and bytes, so that a round which lost or repeated something is noticed and not averaged.
+It connects first, and says so once it could receive; then `finish` waits for the end of the log. Both ways count rows,
+so that a round which lost or repeated something is noticed and not averaged. Where repeats are lawful, it can be asked
+to note positions as well.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.flight as flight
 
@@ -32,6 +35,7 @@ class Received:
 
     updates: int
     finished_at: float
+    distinct: int | None = None  # how many of them differ, if positions were noted
 
 
 class _Replay(Application):
@@ -40,6 +44,7 @@ class _Replay(Application):
     def __init__(self, log: WrittenLog) -> None:
         self.log = log
         self.updates = 0
+        self.noted: npt.NDArray[np.bool_] | None = None  # which sequences came
         self.finished_at = 0.0
         self.connected = threading.Event()
         self.finished = threading.Event()
@@ -52,12 +57,19 @@ class _Replay(Application):
             self.finished_at = time.monotonic()
             self.finished.set()
 
+    @property
+    def received(self) -> Received:
+        distinct = None if self.noted is None else int(self.noted.sum())
+        return Received(self.updates, self.finished_at, distinct)
+
 
 class BatchReplay(_Replay):
     """`on_updates`: takes batches, as a program that works on Arrow would."""
 
     def on_updates(self, batch: UpdateBatch) -> None:
         self.updates += len(batch)
+        if self.noted is not None:
+            self.noted[batch.data.column("sequence").to_numpy()] = True
         if batch.through.sequence >= self.log.head:
             self.finish()
 
@@ -108,6 +120,11 @@ class SubscribingRole:
         if not self._replay.connected.wait(CONNECT_TIMEOUT_S):
             raise Unavailable(reason=f"no flows within {CONNECT_TIMEOUT_S:g} s: {self._subscription.status}")
 
+    def note_positions(self) -> None:
+        """For a round with repeats, before its gate opens: costs a few microseconds a batch."""
+        assert isinstance(self._replay, BatchReplay), "connect comes first, for batches"
+        self._replay.noted = np.zeros(self._replay.log.head + 1, np.bool_)
+
     def finish(self, within_s: float) -> Received:
         """Returns once the whole log was received, and leaves."""
         replay, subscription = self._replay, self._subscription
@@ -115,7 +132,7 @@ class SubscribingRole:
         try:
             if not replay.finished.wait(within_s):
                 raise Unavailable(reason=f"the log's end was not reached within {within_s:g} s: {subscription.status}")
-            return Received(replay.updates, replay.finished_at)
+            return replay.received
         finally:
             self._leave()
 

@@ -19,10 +19,9 @@ from tailrace.cli.configuration import Configuration, configuration_schema, find
 from tailrace.cli.failures import FAILED, remedy_for
 from tailrace.cli.findings import Finding, ok, problem, warning
 from tailrace.cli.output import note, say, show_table
-from tailrace.cli.roles.security import known_credentials, server_tls
+from tailrace.cli.roles.security import EXPOSED, PROTECT, addresses, is_safe, known_credentials, server_tls
 from tailrace.cli.source_checks import check_sources
 from tailrace.errors import TailraceError
-from tailrace.wire.addresses import is_loopback, parse_address
 from tailrace.wire.tls import TLS
 
 ENOUGH_DISK_BYTES: Final = 2 << 30
@@ -82,8 +81,8 @@ def _security(configuration: Configuration) -> Iterator[Finding]:
         yield _certificate(tls)
     if file is not None:
         yield _credentials(configuration, file)
-    for name, address in _addresses(configuration):
-        yield _listen(name, address, secure=tls is not None and file is not None)
+    for key, address in addresses(configuration).items():
+        yield _listen(configuration, key, address)
 
 
 def _certificate(tls: TLS) -> Finding:
@@ -104,18 +103,9 @@ def _credentials(configuration: Configuration, file: Path) -> Finding:
     return ok("credentials", str(file))
 
 
-def _addresses(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    yield "node.listen", configuration.node.listen
-    if configuration.store is not None and configuration.store.listen != configuration.node.listen:
-        yield "store.listen", configuration.store.listen
-
-
-def _listen(name: str, address: str, *, secure: bool) -> Finding:
+def _listen(configuration: Configuration, key: str, address: str) -> Finding:
     try:
-        endpoint = parse_address(address)
+        safe = is_safe(configuration, address)
     except TailraceError as error:
-        return problem(name, str(error), remedy_for(error))
-    if secure or is_loopback(endpoint.host):
-        return ok(name, address)
-    found = f"{address} can be reached from other machines without TLS and credentials"
-    return problem(name, found, "set [tls] and node.credentials_file, or listen on 127.0.0.1")
+        return problem(key, str(error), remedy_for(error))
+    return ok(key, address) if safe else problem(key, f"{address} {EXPOSED}", PROTECT)

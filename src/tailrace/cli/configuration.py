@@ -17,7 +17,7 @@ import msgspec
 
 from tailrace.errors import ConfigInvalid, TailraceError
 from tailrace.publisher.settings import PublisherSettings
-from tailrace.runtime.config import Within, load
+from tailrace.runtime.config import Mistakes, Within, load
 from tailrace.runtime.config_schema import json_schema
 from tailrace.runtime.units import Duration, Size
 
@@ -50,6 +50,12 @@ class DatasetSettings(Settings, frozen=True):
     def sources(self) -> tuple[str, ...]:
         return (self.source,) if isinstance(self.source, str) else self.source
 
+    def __post_init__(self) -> None:
+        for url in self.sources:
+            check_source_url("source", url)
+        if len(self.sources) > 1:
+            raise ConfigInvalid(path="source", reason="several replicas need a coordinator on several machines")
+
 
 class ApplicationSettings(Settings, frozen=True):
     """A consumer of a dataset, recorded before its first subscriber comes."""
@@ -58,6 +64,14 @@ class ApplicationSettings(Settings, frozen=True):
     filter: str | None = None
     mode: Literal["reliable", "realtime"] = "reliable"
     start: str = "latest"  # 'earliest', 'latest' or line@era:sequence:index; counts when the record is made
+
+    def __post_init__(self) -> None:
+        mistakes = Mistakes()
+        with mistakes, _named("filter"):
+            require_filter(self.filter)
+        with mistakes, _named("start"):
+            require_start(self.start)
+        mistakes.tell()
 
 
 class StoreSettings(Settings, frozen=True):
@@ -106,16 +120,19 @@ class Configuration(Settings, frozen=True):
     tls: TlsSettings | None = None
 
     def __post_init__(self) -> None:
+        mistakes = Mistakes()
         for name, dataset in self.dataset.items():
-            self._check_dataset(name, dataset)
+            with mistakes:
+                self._check_dataset(name, dataset)
         if self.store is not None and self.store.dataset not in self.dataset:
-            raise ConfigInvalid(
-                path="store.dataset",
-                reason=f"{self.store.dataset!r} is no dataset here; write [dataset.{self.store.dataset}] too",
-            )
+            reason = f"{self.store.dataset!r} is no dataset here; write [dataset.{self.store.dataset}] too"
+            mistakes.add(ConfigInvalid(path="store.dataset", reason=reason))
         for name, app in self.app.items():
-            self._check_application(name, app)
-        _require_numbers(self.publisher)
+            with mistakes:
+                self._check_application(name, app)
+        with mistakes:
+            _require_numbers(self.publisher)
+        mistakes.tell()
 
     def dataset_of(self, app: ApplicationSettings) -> str:
         return app.dataset or next(iter(self.dataset))
@@ -131,10 +148,6 @@ class Configuration(Settings, frozen=True):
             raise ConfigInvalid(
                 path=f"{path}.source", reason=f"is missing; write {example}, or [store] for one of its own"
             )
-        for url in dataset.sources:
-            check_source_url(f"{path}.source", url)
-        if len(dataset.sources) > 1:
-            raise ConfigInvalid(path=f"{path}.source", reason="several replicas need a coordinator on several machines")
 
     def _check_application(self, name: str, app: ApplicationSettings) -> None:
         path = f"app.{name}"
@@ -148,10 +161,6 @@ class Configuration(Settings, frozen=True):
             raise ConfigInvalid(
                 path=f"{path}.dataset", reason=f"{app.dataset!r} is no dataset here; there are: {known}"
             )
-        with _named(f"{path}.filter"):
-            require_filter(app.filter)
-        with _named(f"{path}.start"):
-            require_start(app.start)
 
 
 class _named:
@@ -205,10 +214,12 @@ def _require_name(path: str, name: str) -> None:
 
 
 def _require_numbers(settings: PublisherSettings) -> None:
+    mistakes = Mistakes()
     for field in msgspec.structs.fields(settings):
         value = getattr(settings, field.name)
         if not isinstance(value, bool) and isinstance(value, int | float) and not value > 0:
-            raise ConfigInvalid(path=f"publisher.{field.name}", reason=f"{value} is not more than 0")
+            mistakes.add(ConfigInvalid(path=f"publisher.{field.name}", reason=f"{value} is not more than 0"))
+    mistakes.tell()
     if settings.lease_s < 3 * settings.heartbeat_s:
         reason = f"{settings.lease_s:g} s is less than three heartbeats of {settings.heartbeat_s:g} s"
         raise ConfigInvalid(path="publisher.lease_s", reason=reason)

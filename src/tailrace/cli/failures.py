@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from textwrap import indent
 from typing import Final
 
 from tailrace.errors import Kind, TailraceError
@@ -28,14 +29,12 @@ def exit_code(error: TailraceError) -> int:
 
 
 def show_failure(error: TailraceError) -> None:
-    """Two lines on stderr: the error, and the remedy if there is one to give."""
+    """On stderr: the error, the remedy if there is one to give, and what was noted where the error happened."""
     sys.stdout.flush()
     sys.stderr.write(f"error: {error}\n")
-    remedy = remedy_for(error)
-    if remedy:
-        sys.stderr.write(f"       {remedy}\n")
-    for note in getattr(error, "__notes__", ()):
-        sys.stderr.write(f"       {note}\n")
+    for more in (remedy_for(error), *getattr(error, "__notes__", ())):
+        if more:
+            sys.stderr.write(indent(f"{more}\n", " " * len("error: ")))
 
 
 def remedy_for(error: TailraceError) -> str:

@@ -19,6 +19,7 @@ from tailrace.cli.configuration import Configuration, find_configuration, with_c
 from tailrace.cli.environment import read_environment
 from tailrace.cli.output import note, say
 from tailrace.cli.ports import settled
+from tailrace.cli.roles.security import require_safe
 from tailrace.errors import ConfigInvalid
 from tailrace.runtime.logging import configure
 
@@ -41,6 +42,7 @@ def run_roles(options: RunOptions) -> None:
     configuration, file = find_configuration(options.config)
     roles = [cast(RoleName, options.role)] if options.role else roles_of(configuration, file)
     configuration = overridden(configuration, options, roles)
+    require_safe(configuration, roles)
     environment = read_environment()
     secrets = [environment.credential] if environment.credential else []
     if len(roles) == 1:

@@ -46,7 +46,10 @@ def _tell(tell: Tell, progress: Progress, seconds: float) -> None:
 
 
 def _show(report: TortureReport) -> None:
-    numbers = ("written", "updates_s", "lost", "out_of_order", "corrupt", "duplicates", "loss_notices", "kills")
+    numbers = (
+        "written", "updates_s", "lost", "out_of_order", "after_handover", "corrupt", "duplicates", "loss_notices",
+        "kills",
+    )  # fmt: skip
     rows = [(name, f"{getattr(report, name):.0f}") for name in numbers]
     rows += [(f"fault {kind}", str(count)) for kind, count in sorted(report.faults.items())]
     rows += [(f"delivered to {name}", str(count)) for name, count in sorted(report.delivered.items())]

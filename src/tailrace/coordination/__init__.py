@@ -1,6 +1,6 @@
 """Who is alive and who owns what, among publishers: one interface, embedded (SQLite) for one machine."""
 
-from tailrace.coordination.datasets import fix_shards, require_shards
+from tailrace.coordination.datasets import fix_shards, read_shards, refuse_other_shards
 from tailrace.coordination.embedded import EmbeddedCoordinator
 from tailrace.coordination.interface import (
     Claim,
@@ -31,6 +31,7 @@ __all__ = [
     "path_of",
     "raise_era",
     "read_line",
+    "read_shards",
+    "refuse_other_shards",
     "register_line",
-    "require_shards",
 ]

@@ -29,20 +29,22 @@ def dataset_path(dataset: str) -> str:
     return path_of(_DATASETS, dataset)
 
 
-def require_shards(coordinator: Coordinator, dataset: str, shards: int) -> None:
-    """`ConfigInvalid` if the dataset is recorded with another number of shards."""
+def read_shards(coordinator: Coordinator, dataset: str) -> int | None:
+    """What is recorded; None if the dataset was never published."""
     path = dataset_path(dataset)
     found = coordinator.get(path)
-    recorded = DATASET_RECORDS.decode(path, found.value).shards if found else shards
-    if recorded != shards:
-        raise ConfigInvalid(
-            path=f"dataset.{dataset}.shards",
-            reason=f"{shards}, but the dataset was published with {recorded}, which is fixed for its life; "
-            f"write shards = {recorded} again, or give the dataset another name",
-        )
+    return DATASET_RECORDS.decode(path, found.value).shards if found else None
 
 
 def fix_shards(coordinator: Coordinator, dataset: str, shards: int) -> None:
     """Records the number unless one is recorded; `ConfigInvalid` if that is another one."""
     coordinator.create(dataset_path(dataset), DATASET_RECORDS.encode(DatasetRecord(shards)))
-    require_shards(coordinator, dataset, shards)
+    refuse_other_shards(dataset, read_shards(coordinator, dataset), shards)
+
+
+def refuse_other_shards(dataset: str, fixed: int | None, shards: int, where: str = "the coordinator's record") -> None:
+    """`ConfigInvalid` if the dataset has `fixed` shards, as told by `where`, and the configuration says otherwise."""
+    if fixed is not None and fixed != shards:
+        reason = f"{shards}, but by {where} the dataset has {fixed}, for life"
+        remedy = f"write shards = {fixed}, or give another name to a dataset with {shards}"
+        raise ConfigInvalid(path=f"dataset.{dataset}.shards", reason=f"{reason}; {remedy}")

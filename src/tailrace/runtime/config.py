@@ -3,8 +3,9 @@
 The loader walks the file and the Struct's annotations side by side, so that it always knows the full key path. An
 unknown key fails with the nearest known name, a wrong type, a missing key or a value out of range with the path, a
 newer `version` with `VersionTooNew`. A Struct's `__post_init__` may raise `ValueError` (about itself) or
-`ConfigInvalid` (with a path below itself). What msgspec cannot read by itself: `Duration` and `Size` from text,
-`Path`, and bounds on them by `Annotated[Duration, Within(...)]`.
+`ConfigInvalid` (with a path below itself); it runs once all values of its table could be read. Whoever has to mend a
+file wants to do it once: the first mistake is the error, and all others are its notes. What msgspec cannot read by
+itself: `Duration` and `Size` from text, `Path`, and bounds on them by `Annotated[Duration, Within(...)]`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import types
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -34,6 +36,33 @@ class Within:
 
     least: str | None = None
     most: str | None = None
+
+
+class Mistakes:
+    """Gathers what is wrong, part by part: `with mistakes:` around each. `tell` raises all of it, if there is any."""
+
+    def __init__(self) -> None:
+        self._first: ConfigInvalid | None = None
+
+    def add(self, error: ConfigInvalid) -> None:
+        if self._first is None:
+            self._first = error
+        else:
+            for text in (str(error), *_others(error)):
+                self._first.add_note(text)
+
+    def tell(self) -> None:
+        if self._first is not None:
+            raise self._first
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if isinstance(error, ConfigInvalid):
+            self.add(error)
+            return True
+        return False
 
 
 def load(file: Path, kind: type[S], *, known_version: int = 1) -> S:
@@ -93,25 +122,44 @@ def _invalid(path: _Path, reason: str) -> ConfigInvalid:
     return ConfigInvalid(path=show_path(path) or "configuration", reason=reason)
 
 
+def _others(error: ConfigInvalid) -> list[str]:
+    """What else was wrong, each with its path."""
+    return getattr(error, "__notes__", [])
+
+
 def _struct(data: object, kind: type[S], path: _Path) -> S:
     if not isinstance(data, dict):
         raise _invalid(path, f"expected a table, got {_describe(data)}")
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     tag = kind.__struct_config__.tag_field
+    unknown, mistakes = Mistakes(), Mistakes()
     for key in data:
         if key not in fields and key != tag:
-            raise _invalid((*path, key), _unknown(key, fields))
+            unknown.add(_invalid((*path, key), _unknown(key, fields)))
     values = {}
     for key, field in fields.items():
-        if key in data:
-            values[field.name] = _value(data[key], field.type, (*path, key))
-        elif field.required:
-            raise _invalid((*path, key), "is missing")
+        with mistakes:
+            if key in data:
+                values[field.name] = _value(data[key], field.type, (*path, key))
+            elif field.required:
+                raise _invalid((*path, key), "is missing")
+    with unknown:
+        mistakes.tell()
+        made = _made(kind, values, path)
+    unknown.tell()
+    return made
+
+
+def _made(kind: type[S], values: dict[str, Any], path: _Path) -> S:
     try:
         return kind(**values)
     except ConfigInvalid as error:
-        inner = f"{show_path(path)}.{error.path}" if path else error.path
-        raise ConfigInvalid(path=inner, reason=error.reason) from error
+        if not path:
+            raise
+        moved = ConfigInvalid(path=f"{show_path(path)}.{error.path}", reason=error.reason)
+        for other in _others(error):
+            moved.add_note(f"{show_path(path)}.{other}")
+        raise moved from error
     except ValueError as error:
         raise _invalid(path, str(error)) from error
 
@@ -133,15 +181,20 @@ def _value(data: object, annotation: Any, path: _Path) -> Any:
     if origin is dict:
         if not isinstance(data, dict):
             raise _invalid(path, f"expected a table, got {_describe(data)}")
-        checked = {
-            _value(key, arguments[0], (*path, key)): _value(value, arguments[1], (*path, key))
-            for key, value in data.items()
-        }
+        mistakes, checked = Mistakes(), {}
+        for key, value in data.items():
+            with mistakes:
+                checked[_value(key, arguments[0], (*path, key))] = _value(value, arguments[1], (*path, key))
+        mistakes.tell()
         return _leaf(checked, annotation, path) if bare is not annotation else checked
     if origin in (list, tuple, frozenset) and (origin is not tuple or arguments[-1] is Ellipsis):
         if not isinstance(data, list):
             raise _invalid(path, f"expected a list, got {_describe(data)}")
-        items = [_value(item, arguments[0], (*path, place)) for place, item in enumerate(data)]
+        mistakes, items = Mistakes(), []
+        for place, item in enumerate(data):
+            with mistakes:
+                items.append(_value(item, arguments[0], (*path, place)))
+        mistakes.tell()
         return origin(items)
     return _leaf(data, annotation, path)
 

@@ -1,11 +1,17 @@
-"""The two lies: exactly one update less, and exactly two exchanged, with the positions left as they were."""
+"""The lies: exactly one update less, and exactly two exchanged, with the positions left as they were."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from threading import Event
+from typing import Any, cast
+
 import pyarrow as pa
 
+from tailrace.sources.interface import LogBatch
 from tailrace.testing.torture.content import key_of, pairs_of
-from tailrace.testing.torture.sabotage import skip, swap
+from tailrace.testing.torture.sabotage import SabotagedSource, skip, swap
+from tailrace.updates.position import START, Checkpoint, Position
 from tailrace.updates.schema import UPDATE_SCHEMA
 
 
@@ -39,3 +45,26 @@ def test_swap_exchanges_two_updates_of_a_shard_under_their_positions() -> None:
 def test_swap_leaves_a_batch_alone_in_which_no_shard_comes_twice() -> None:
     updates = batch((1, 1), (2, 1))
     assert swap(updates) is updates
+
+
+class OneBatchAtATime:
+    """A log of four updates of one shard."""
+
+    line, era = "test", 0
+
+    def read(self, after: Position, **_: Any) -> Iterator[LogBatch]:
+        for first in range(after.sequence + 1, 5, 2):
+            updates = batch(*((1, number) for number in range(1, 5))).slice(first - 1, 2)
+            yield LogBatch(updates, Checkpoint(Position(0, first + 1), None), 0, at_head=False)
+
+
+def test_swap_repeats_exchanges_only_in_the_first_batch_of_what_was_read_before() -> None:
+    source = SabotagedSource(cast(Any, OneBatchAtATime()), "swap-repeats")
+
+    def read(after: Position) -> list[int]:
+        return [number for each in source.read(after, stop=Event()) for _, _, number in content(each.updates)]
+
+    assert read(START) == [1, 2, 3, 4]
+    assert read(START) == [2, 1, 3, 4]
+    assert read(Position(0, 2)) == [4, 3]
+    assert read(Position(0, 4)) == []

@@ -12,8 +12,8 @@ from tailrace.testing.torture.report import problems_of
 from tailrace.testing.torture.schedule import KINDS, plan_faults
 
 FINE = {
-    "written": 30_000, "seconds": 60.0, "lost": 0, "out_of_order": 0, "corrupt": 0, "loss_notices": 0,
-    "faults": dict.fromkeys(KINDS, 1), "examples": [], "unexpected": [],
+    "written": 30_000, "seconds": 60.0, "lost": 0, "out_of_order": 0, "after_handover": 0, "corrupt": 0,
+    "loss_notices": 0, "faults": dict.fromkeys(KINDS, 1), "examples": [], "unexpected": [],
 }  # fmt: skip
 
 
@@ -45,6 +45,7 @@ def test_a_run_without_problems_passes() -> None:
     [
         ({"lost": 2}, "2 lost"),
         ({"out_of_order": 1}, "1 out of order"),
+        ({"after_handover": 3}, "3 from a session that was over"),
         ({"corrupt": 1}, "1 corrupt"),
         ({"loss_notices": 1}, "1 loss notices although nothing was truncated"),
         ({"written": 29_000}, "483 updates/s written, fewer than 500"),

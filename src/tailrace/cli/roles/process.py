@@ -19,7 +19,7 @@ from tailrace.cli.output import say
 from tailrace.cli.ports import require_free
 from tailrace.cli.roles.assembly import Assembly
 from tailrace.cli.roles.security import known_credentials, server_tls
-from tailrace.coordination.datasets import require_shards
+from tailrace.coordination.datasets import read_shards, refuse_other_shards
 from tailrace.errors import Kind, TailraceError, Unavailable
 from tailrace.runtime.backoff import Backoff, Retry
 from tailrace.runtime.health import HealthServer
@@ -110,7 +110,7 @@ class RoleProcess:
 
 def _build(role: RoleName, assembly: Assembly, address: str) -> list[Service]:
     for dataset, settings in assembly.configuration.dataset.items():
-        require_shards(assembly.coordinator(), dataset, settings.shards)
+        refuse_other_shards(dataset, read_shards(assembly.coordinator(), dataset), settings.shards)
     services: list[Service] = []
     store = None
     if role in ("store", "node") and assembly.configuration.store is not None:

@@ -11,6 +11,7 @@ from tailrace.cli.configuration import DatasetSettings
 from tailrace.cli.roles.assembly import PUBLISHER_FOLDER, Assembly
 from tailrace.cli.roles.eras import era_of_folder
 from tailrace.cli.roles.security import client_tls, source_token
+from tailrace.coordination.datasets import refuse_other_shards
 from tailrace.errors import ConfigInvalid, LogUnreadable
 from tailrace.runtime.tasks import Workers
 from tailrace.sources.rocksdb.files import identity
@@ -90,9 +91,7 @@ def _store_url(assembly: Assembly, dataset: str, settings: DatasetSettings, url:
         clock=assembly.clock,
     )
     assembly.stack.callback(source.close)
-    if source.shards != settings.shards:
-        reason = f"{settings.shards}, but the store at {url} has {source.shards}"
-        raise ConfigInvalid(path=f"dataset.{dataset}.shards", reason=reason)
+    refuse_other_shards(dataset, source.shards, settings.shards, f"the store at {url}")
     LineWatch(assembly, dataset, source.path, lambda: source.horizon.superseded_by)
     return source
 

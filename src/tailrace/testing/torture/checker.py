@@ -4,10 +4,13 @@ For each application, in the order in which its subscribers received:
 
 - *lost*: a committed update that the filter wants and that never came. Committed is what was acknowledged to the
   writer, and what any application received.
-- *out of order*: at its first delivery, an update of a shard came after a later one. Repeats after a restart are lawful
-  duplicates, so only first deliveries count. Later means a higher number, for updates that were acknowledged; a write
-  whose connection broke before its answer may land after those of the next connection, so of such a one only the
-  position counts: first deliveries must rise by that too.
+- *out of order*: an update of a shard came after a later one, within one session, or counting only the first delivery
+  of each. Repeats are lawful in another session, in order. Later means a higher number, for updates that were
+  acknowledged; a write whose connection broke before its answer may land after those of the next connection, so of such
+  a one only the position counts: that must rise for all.
+- *after a handover*: a session received it although another one had taken over from it. A session looks at its lease
+  right before each batch, and its process may be stopped between that look and the call: so a session's last batch may
+  come at any later moment, but none of those before it.
 - *corrupt*: content that does not match its checksum, an update that was never sent or not like this, or one that the
   filter does not want.
 """
@@ -47,6 +50,7 @@ class Verdict:
     duplicates: int = 0
     lost: int = 0
     out_of_order: int = 0
+    after_handover: int = 0
     corrupt: int = 0
     loss_notices: int = 0
     examples: list[str] = field(default_factory=list)
@@ -56,6 +60,7 @@ class Verdict:
         self.duplicates += other.duplicates
         self.lost += other.lost
         self.out_of_order += other.out_of_order
+        self.after_handover += other.after_handover
         self.corrupt += other.corrupt
         self.loss_notices += other.loss_notices
         self.examples += other.examples
@@ -114,38 +119,58 @@ def check_application(written: Written, committed: Ids, records: Records, applic
     verdict.corrupt += int((~genuine).sum())
     _show(verdict, application, "corrupt", ids[~genuine])
 
-    first = _first_deliveries(received[genuine])
-    verdict.duplicates = int(genuine.sum()) - len(first)
+    sound = received[genuine]
+    first = _first_deliveries(sound)
+    verdict.duplicates = len(sound) - len(first)
     shards, numbers = parts_of(committed)
     missing = np.setdiff1d(committed[application.wants(shards, numbers)], ids_of(first))
     verdict.lost = len(missing)
     _show(verdict, application, "lost", missing)
 
-    late = _out_of_order(written, first)
+    sequences = [first, *_groups(sound, "session")]
+    late = np.unique(np.concatenate([_out_of_order(written, sequence) for sequence in sequences]))
     verdict.out_of_order = len(late)
     _show(verdict, application, "out of order", late)
+
+    fenced = _after_handover(received)
+    verdict.after_handover = len(fenced)
+    _show(verdict, application, "from a session that was over", fenced)
     return verdict
 
 
-def _out_of_order(written: Written, first: Records) -> Ids:
-    """The first deliveries that came after a later update of the same shard."""
+def _out_of_order(written: Written, received: Records) -> Ids:
+    """The updates that came after a later one of the same shard, or a second time."""
     late: list[Ids] = [np.empty(0, np.int64)]
-    for shard in np.unique(first["shard"]):
-        own = first[first["shard"] == shard]
+    for own in _groups(received, "shard"):
         ids = ids_of(own)
         acknowledged = written.acknowledged[written.rows_of(ids)[0]]
-        late.append(ids[_falls(own["number"]) & acknowledged])
-        for era in np.unique(own["era"]):
-            of_era = own["era"] == era
-            late.append(ids[of_era][_falls(own["sequence"][of_era])])
-        late.append(ids[_falls(own["era"])])
-    return np.unique(np.concatenate(late))
+        late.append(ids[_not_above(own["number"]) & acknowledged])
+        late.append(ids[_not_above((own["era"].astype(np.int64) << _NUMBER_BITS) | own["sequence"])])
+    return np.concatenate(late)
 
 
-def _falls(values: Integers) -> npt.NDArray[np.bool_]:
-    """Where a value is lower than one before it."""
-    falls: npt.NDArray[np.bool_] = values < np.maximum.accumulate(values)
-    return falls
+def _after_handover(received: Records) -> Ids:
+    """What came after the first batch of a session that began later, leaving out the last batch of each session."""
+    _, session = np.unique(received["session"], return_inverse=True)
+    last_ns = np.zeros(len(received), np.int64)
+    np.maximum.at(last_ns, session, received["at_ns"])
+    judged = np.flatnonzero(received["at_ns"] < last_ns[session])
+    _, first, session = np.unique(session[judged], return_index=True, return_inverse=True)
+    began = first[session]
+    return ids_of(received[judged[began < np.maximum.accumulate(began)]])
+
+
+def _groups(records: Records, field: str) -> list[Records]:
+    """The records of each value of a field, in their order."""
+    records = records[np.argsort(records[field], kind="stable")]
+    return np.split(records, np.flatnonzero(np.diff(records[field])) + 1)
+
+
+def _not_above(values: Integers) -> npt.NDArray[np.bool_]:
+    """Where a value is not higher than all before it."""
+    found = np.zeros(len(values), np.bool_)
+    found[1:] = values[1:] <= np.maximum.accumulate(values)[:-1]
+    return found
 
 
 def _first_deliveries(received: Records) -> Records:

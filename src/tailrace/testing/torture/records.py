@@ -35,6 +35,7 @@ DELIVERY_RECORD: Final = np.dtype(
         ("sequence", "<i8"),
         ("era", "<i4"),
         ("checksum", "<u4"),
+        ("session", "<u8"),  # in which it came
     ]
 )
 
@@ -59,7 +60,7 @@ class RecordFile:
 
 
 def started_row() -> tuple[int, ...]:
-    return (STARTED, 0, 0, time.monotonic_ns(), 0, 0, 0)
+    return (STARTED, 0, 0, time.monotonic_ns(), 0, 0, 0, 0)
 
 
 def read_records(path: Path, dtype: np.dtype[Any]) -> Records:

@@ -9,7 +9,7 @@ from tailrace.testing.torture.schedule import KINDS
 LOWEST_RATE_UPDATES_S = 500
 
 
-class TortureReport(msgspec.Struct, frozen=True):
+class TortureReport(msgspec.Struct, frozen=True, kw_only=True):
     """One run. `problems` says in words why it does not pass; `faults` counts each kind."""
 
     seed: int
@@ -18,6 +18,7 @@ class TortureReport(msgspec.Struct, frozen=True):
     updates_s: float
     lost: int
     out_of_order: int
+    after_handover: int = 0
     corrupt: int
     duplicates: int
     loss_notices: int
@@ -43,6 +44,7 @@ def problems_of(
     seconds: float,
     lost: int,
     out_of_order: int,
+    after_handover: int,
     corrupt: int,
     loss_notices: int,
     faults: dict[str, int],
@@ -55,6 +57,7 @@ def problems_of(
         for count, what in (
             (lost, "lost"),
             (out_of_order, "out of order"),
+            (after_handover, "from a session that was over"),
             (corrupt, "corrupt"),
             (loss_notices, "loss notices although nothing was truncated"),
         )

@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from inotify_simple import INotify, flags
 
+from tailrace.errors import ConfigInvalid
 from tailrace.testing.processes import ProcessFailed
 from tailrace.testing.torture.checker import Verdict, check
 from tailrace.testing.torture.cluster import Cluster
@@ -31,7 +32,7 @@ from tailrace.testing.torture.records import (
 from tailrace.testing.torture.report import TortureReport, problems_of
 from tailrace.testing.torture.schedule import KINDS, Fault, plan_faults
 
-Sabotage = Literal["skip", "swap"]
+Sabotage = Literal["skip", "swap", "swap-repeats", "share"]
 
 CATCH_UP_TIMEOUT_S: Final = 120.0  # after healing, until every subscriber has everything
 STEP_S: Final = 0.25  # how often progress is told and processes are looked at
@@ -39,7 +40,10 @@ STEP_S: Final = 0.25  # how often progress is told and processes are looked at
 
 @dataclass(frozen=True)
 class TortureOptions:
-    """`folder` None means a temporary one, removed when the run passed. `kinds` None means all kinds of fault."""
+    """`kinds` None means all kinds of fault.
+
+    `folder` must be new or empty; None means a temporary one, removed when the run passed.
+    """
 
     seconds: float = 60.0
     seed: int = 1
@@ -83,11 +87,22 @@ def run_torture(
 ) -> TortureReport:
     """One run. Setting `stop` ends the breaking early; healing and checking follow all the same."""
     folder = options.folder or Path(tempfile.mkdtemp(prefix="tailrace-torture-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    _require_empty(folder)
     report = _Run(options, folder, tell, stop or threading.Event()).report()
     if options.folder is None and report.passed:
         shutil.rmtree(folder)
     return report
+
+
+def _require_empty(folder: Path) -> None:
+    """The records of an earlier run would be taken for this one's."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        empty = not any(folder.iterdir())
+    except OSError as error:
+        raise ConfigInvalid(path=str(folder), reason=f"cannot be used as a folder: {error.strerror}") from error
+    if not empty:
+        raise ConfigInvalid(path=str(folder), reason="is not empty; a run needs a folder that is new or empty")
 
 
 class _Run:
@@ -206,6 +221,7 @@ class _Run:
             updates_s=round(written / seconds, 1) if seconds else 0.0,
             lost=total.lost,
             out_of_order=total.out_of_order,
+            after_handover=total.after_handover,
             corrupt=total.corrupt,
             duplicates=total.duplicates,
             loss_notices=total.loss_notices,
@@ -219,6 +235,7 @@ class _Run:
                 seconds=seconds,
                 lost=total.lost,
                 out_of_order=total.out_of_order,
+                after_handover=total.after_handover,
                 corrupt=total.corrupt,
                 loss_notices=total.loss_notices,
                 faults=faults,

@@ -1,4 +1,4 @@
-"""A publisher whose source lies, for the test that the checker notices. The product has no place for such a hook."""
+"""A publisher that lies, or whose source does, for the test that the checker notices. The product has no such hook."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from tailrace.publisher.records import CoordinatorRecords
 from tailrace.publisher.settings import PublisherSettings
 from tailrace.runtime.clock import SYSTEM_CLOCK
 from tailrace.runtime.tasks import drain_on_signals
+from tailrace.sources.interface import Source
 from tailrace.sources.store_url import open_store_source
 from tailrace.testing.torture.content import DATASET, PUBLISHER_SETTINGS, SHARDS
-from tailrace.testing.torture.sabotage import SabotagedSource
+from tailrace.testing.torture.sabotage import SOURCE_SABOTAGES, SabotagedSource, SharingPublisher
 from tailrace.wire.server import Server
 
 SETTINGS: Final = msgspec.convert(PUBLISHER_SETTINGS, PublisherSettings)
@@ -40,12 +41,15 @@ def main(folder: Path, port: int, advertised: str, store: str, sabotage: str) ->
         stack.callback(coordinator.close)
         ledger = open_ledger(folder)
         stack.callback(ledger.close)
-        source = open_store_source(store, index_dir=folder)
+        source: Source = open_store_source(store, index_dir=folder)
         stack.callback(source.close)
-        dataset = DatasetPublisher(
+        kind: type[DatasetPublisher] = SharingPublisher
+        if sabotage in SOURCE_SABOTAGES:
+            kind, source = DatasetPublisher, SabotagedSource(source, sabotage)
+        dataset = kind(
             DATASET,
             SHARDS,
-            SabotagedSource(source, sabotage),
+            source,
             epoch=1,
             records=CoordinatorRecords(coordinator),
             markers=MarkerStore(ledger),
