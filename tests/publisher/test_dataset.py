@@ -273,6 +273,41 @@ def test_flows_of_a_silent_subscriber_move_only_after_its_lease(rig: Rig) -> Non
         acknowledge(rig, first, 1)
 
 
+def test_a_restarted_publisher_waits_out_the_lease_that_the_one_before_it_granted(rig: Rig) -> None:
+    rig.source.append(3)
+    rig.subscribe(subscriber="one").sequences(3)
+    rig.restart()
+    other = rig.subscribe(subscriber="two")
+    assert other.stream.standby
+    assert "lease of one" in rig.publisher.application("app").problem
+    rig.clock.advance(rig.settings.lease_s + rig.settings.lease_margin_s - 0.1)
+    rig.publisher.alive(Alive(session=other.stream.session))
+    rig.publisher.tick()
+    assert other.stream.standby
+    rig.clock.advance(0.2)
+    rig.publisher.tick()
+    assert other.sequences(3) == [1, 2, 3]
+    assert rig.publisher.application("app").problem == ""
+
+
+def test_after_a_restart_the_subscriber_that_had_the_flows_gets_them_at_once(rig: Rig) -> None:
+    rig.source.append(3)
+    rig.subscribe(subscriber="one").sequences(3)
+    rig.restart()
+    other = rig.subscribe(subscriber="two")
+    assert rig.subscribe(subscriber="one").sequences(3) == [1, 2, 3]
+    assert other.stream.standby
+
+
+def test_flows_that_were_given_back_before_a_restart_are_anyones(rig: Rig) -> None:
+    rig.source.append(3)
+    first = rig.subscribe(subscriber="one")
+    first.sequences(3)
+    rig.publisher.leave(Leave(session=first.stream.session))
+    rig.restart()
+    assert rig.subscribe(subscriber="two").sequences(3) == [1, 2, 3]
+
+
 def test_an_acknowledgement_is_a_sign_of_life(rig: Rig) -> None:
     rig.source.append(3)
     listener = rig.subscribe()

@@ -202,6 +202,7 @@ def test_what_was_sent_before_a_publisher_shuts_down_does_not_come_again(node: N
         assert node.acknowledged() < last
         node.server.shutdown()
         assert node.acknowledged() == last
+        assert node.dataset.application("app").holder == "", "its flows are anyone's after that"
 
 
 def test_a_wiped_store_is_a_new_era_and_its_applications_are_told(node: Node) -> None:

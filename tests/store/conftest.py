@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.runtime.clock import SystemClock
 from tailrace.store.database import Database
 from tailrace.store.engine import Store
 from tailrace.store.options import StoreOptions
@@ -43,6 +44,19 @@ class HeldSyncer:
 
     def until_asked(self) -> None:
         assert self.asked.acquire(timeout=WAIT_S), "nobody asked for an fsync"
+
+
+class ImpatientClock(SystemClock):
+    """Every interval passes at once. `rests` is set when someone waits without one: for an event and nothing else."""
+
+    def __init__(self) -> None:
+        self.rests = threading.Event()
+
+    def wait(self, event: threading.Event, timeout_s: float | None = None) -> bool:
+        if timeout_s is None:
+            self.rests.set()
+            return event.wait()
+        return event.is_set()
 
 
 Opens = Callable[..., Store]

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from tailrace.errors import (
+    ConfigInvalid,
     CredentialRefused,
     Disconnected,
     NotFound,
+    ProtocolMismatch,
     StoreFailed,
     TailraceError,
     Unavailable,
@@ -38,9 +41,11 @@ from tailrace.wire.messages import Message
 from tailrace.wire.server import Server
 from tailrace.wire.store_messages import (
     OPERATIONS_SCHEMA,
+    PUT,
     DescribeStore,
     FollowHorizon,
     OpenWrites,
+    Operation,
     Safe,
     ScanRows,
     decode_store_down,
@@ -228,6 +233,64 @@ def test_a_record_batch_that_is_no_writes_is_refused_at_once(client: StoreClient
         client.write_batch(bulk(1, 1).drop_columns(["key"]))
     with pytest.raises(UpdateInvalid, match="does not count 0, 1"):
         client.write_batch(bulk(2, 1).slice(1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ((PUT, "t", "k", b"v"), "a key in table 't' is str; a key is bytes"),
+        ((PUT, "t\udc80", b"k", b"v"), r"'t\udc80' cannot be a table's name: a name has 1 to 128 letters"),
+        ((PUT, "t", b"k", b"v", 2**70), "it is an int below the store's shards"),
+        (("put", "t", b"k", b"v"), "there is no operation number 'put'"),
+    ],
+)
+def test_what_cannot_travel_is_refused_at_once_and_alone(
+    client: StoreClient, fields: tuple[Any, ...], message: str
+) -> None:
+    before = [client.put("t", b"%d" % number, b"v") for number in range(50)]
+    with pytest.raises(UpdateInvalid) as refused:
+        client.write([put("t", b"good", b"v"), Operation(*fields)])
+    after = [client.put("t", b"%d" % number, b"v") for number in range(50)]
+
+    assert message in str(refused.value)
+    assert [future.result(WAIT_S).last for future in before + after] == list(range(2, 202, 2))
+
+
+def test_an_unknown_durability_is_refused_at_once_and_alone(client: StoreClient) -> None:
+    unknown: Any = "maybe"
+    before = client.put("t", b"a", b"v")
+    for write in (
+        lambda: client.write([put("t", b"b", b"v")], durability=unknown),
+        lambda: client.write_batch(bulk(1, 1), durability=unknown),
+    ):
+        with pytest.raises(ConfigInvalid, match="durability: 'maybe' is none of fsync, grouped, none"):
+            write()
+    assert (before.result(WAIT_S).last, client.put_wait("t", b"c", b"v", WAIT_S).last) == (2, 4)
+
+
+def test_a_write_that_waits_is_what_it_was_when_it_was_made(client: StoreClient, syncer: HeldSyncer) -> None:
+    syncer.hold()
+    for key in (b"a", b"b"):  # no third message is sent before one of these is answered
+        client.put("t", key, b"v")
+    operations = [put("t", b"c", b"v")]
+    answered = client.write(operations)
+    operations[0] = put("t", b"changed", b"v")
+    syncer.release()
+
+    answered.result(WAIT_S)
+    assert [key for key, _ in client.scan("t")] == [b"a", b"b", b"c"]
+
+
+def test_more_than_one_reply_can_hold_is_not_read(open_store: Opens) -> None:
+    store = open_store()
+    store.write([put("t", b"k", bytes(8_000_000))])
+    with (
+        Server("127.0.0.1:0", [StoreService({"demo": store})]) as server,
+        StoreClient(f"store://{server.address}/demo", limits=SHORT) as client,
+    ):
+        assert len(client.get_values("t", [b"k"] * 8)) == 8
+        with pytest.raises(ProtocolMismatch, match="the values have 72000000 bytes, at most 67108864; ask for fewer"):
+            client.get_values("t", [b"k"] * 9)
 
 
 def test_a_store_that_failed_says_so_to_its_writers(client: StoreClient, store: Store, syncer: HeldSyncer) -> None:

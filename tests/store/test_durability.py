@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from tailrace.store.database import FsyncFailed
 from tailrace.store.folder import SAFE_FILE
 from tailrace.store.operations import put
 from tailrace.updates.position import START
-from tests.store.conftest import WAIT_S, HeldSyncer, Opens
+from tests.store.conftest import WAIT_S, HeldSyncer, ImpatientClock, Opens
 
 
 def test_a_grouped_write_is_answered_after_the_fsync(open_store: Opens) -> None:
@@ -142,8 +143,8 @@ def test_a_write_may_ask_for_more_than_its_store(open_store: Opens) -> None:
 
 
 def test_a_failed_fsync_answers_with_the_failure_and_ends_writing_for_good(open_store: Opens) -> None:
-    syncer = HeldSyncer(held=True)
-    store = open_store(syncer=syncer, recover_interval_s=0.001)
+    syncer, clock = HeldSyncer(held=True), ImpatientClock()
+    store = open_store(syncer=syncer, clock=clock, recover_free_bytes=1)
     syncer.error = FsyncFailed(path="p", reason="fsync failed: I/O error")
     answered = store.submit([put("t", b"a", b"1")])
     syncer.until_asked()
@@ -151,6 +152,8 @@ def test_a_failed_fsync_answers_with_the_failure_and_ends_writing_for_good(open_
 
     with pytest.raises(StoreFailed, match=r"fsync failed: I/O error.*may or may not be in the log"):
         answered.result(WAIT_S)
+    syncer.error = None
+    assert clock.rests.wait(WAIT_S), "the store does not rest, it means to recover"
     with pytest.raises(StoreFailed, match="fsync failed"):
         store.write([put("t", b"b", b"1")])
     assert store.safe_through() == 0
@@ -240,6 +243,24 @@ def test_a_log_that_lost_what_was_safe_is_noticed(open_store: Opens, tmp_path: P
         open_store()
     (folder / SAFE_FILE).unlink()
     open_store().write([put("t", b"after", b"v")])
+
+
+def test_a_hole_in_the_log_ends_it(open_store: Opens, tmp_path: Path) -> None:
+    store = open_store(durability="none")
+    for number in range(100):
+        store.write([put("t", b"%02d" % number, b"v" * 1000)])
+    crashed = shutil.copytree(store.path, tmp_path / "crashed")
+    [log] = crashed.glob("*.log")
+    damaged = bytearray(log.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    log.write_bytes(damaged)
+
+    again = open_store(crashed, durability="none")
+
+    keys = [key for key, _ in again.scan("t")]
+    assert 40 < len(keys) < 60
+    assert keys == [b"%02d" % number for number in range(len(keys))]  # nothing from behind the hole
+    assert again.latest_sequence() == 2 * len(keys)
 
 
 def test_without_durability_nothing_is_noted(open_store: Opens) -> None:

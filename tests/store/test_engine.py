@@ -80,6 +80,25 @@ def test_a_scan_shows_one_moment(store: Store) -> None:
     assert list(rows) == [(b"b", b"1")]
 
 
+def test_a_scan_may_rest_but_not_for_ever_while_others_write(open_store: Opens) -> None:
+    clock = ManualClock()
+    store = open_store(clock=clock)
+    store.write([put("t", bytes([number]), b"v") for number in range(9)])
+    resting, reading = store.scan("t"), store.scan("t")
+    for rows in (resting, reading):
+        next(rows)
+    store.write([put("t", b"a", b"v")])
+    clock.advance(200.0)
+    next(reading)
+    store.write([put("t", b"b", b"v")])
+    clock.advance(200.0)
+    store.write([put("t", b"c", b"v")])
+
+    assert len(list(reading)) == 7
+    with pytest.raises(Unavailable, match="a scan lost its place: it rested for more than 300 s while others wrote"):
+        next(resting)
+
+
 def test_a_table_that_nothing_was_written_to_does_not_exist(store: Store) -> None:
     with pytest.raises(NotFound, match="table 'absent' does not exist"):
         store.get("absent", [b"k"])

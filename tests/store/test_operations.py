@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +47,7 @@ OPTIONS = StoreOptions(
         (Operation(PUT, "t", b"k"), "a put in table 't' has neither pairs nor a value"),
         (Operation(DELETE, "t", b"k", b"v"), "a delete in table 't' has a value"),
         (Operation(9, "t", b"k", b"v"), "there is no operation number 9"),
+        (Operation(PUT, "t", cast(bytes, "k"), b"v"), "a key in table 't' is str; a key is bytes"),
     ],
 )
 def test_a_bad_operation_is_refused_by_name(operation: Operation, message: str) -> None:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from tailrace.errors import StoreFailed
+from tailrace.errors import StoreFailed, TailraceError, Unavailable
 from tailrace.sources.rocksdb import RocksDBSource
-from tailrace.store.commits import Commits
+from tailrace.store.commits import Commit, Commits, Outcome
 from tailrace.store.database import Database
 from tailrace.store.engine import Store
-from tailrace.store.operations import put
+from tailrace.store.operations import prepare, put
+from tailrace.store.options import StoreOptions
 from tailrace.updates.position import START
-from tests.store.conftest import WAIT_S, Opens
+from tests.store.conftest import WAIT_S, HeldSyncer, ImpatientClock, Opens
 
 MIB = 1 << 20
 
@@ -109,3 +112,53 @@ def test_a_store_that_failed_can_be_closed_and_opened(open_store: Opens, small_d
 
     assert all(value is not None for value in again.get("t", answered))
     assert keys_in_log(again)[: len(answered)] == answered
+
+
+def test_an_open_scan_does_not_hold_up_the_store(open_store: Opens) -> None:
+    syncer = HeldSyncer()
+    store = open_store(syncer=syncer, clock=ImpatientClock(), recover_free_bytes=1)
+    store.write([put("t", b"a", b"1"), put("t", b"b", b"1")])
+    rows = store.scan("t")
+    assert next(rows) == (b"a", b"1")
+
+    syncer.error = StoreFailed(path="p", reason="the disk is full")
+    with pytest.raises(StoreFailed, match="the disk is full"):
+        store.write([put("t", b"c", b"1")])
+    syncer.error = None
+
+    assert store.wait_beyond(3, WAIT_S) == 5  # it was opened anew
+    assert store.write([put("t", b"d", b"1")]).last == 7
+    with pytest.raises(Unavailable, match=r"a scan lost its place: store .* was closed, or opened anew.*; scan again"):
+        next(rows)
+    assert [key for key, _ in store.scan("t")] == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_log_that_came_back_shorter_than_what_was_safe_ends_writing_for_good(tmp_path: Path) -> None:
+    options, clock, syncer = StoreOptions(recover_free_bytes=1), ImpatientClock(), HeldSyncer()
+    shorter = tmp_path / "shorter"
+    commits = Commits(
+        Database(tmp_path / "store", options, clock),
+        lambda: Database(shorter, options, clock),
+        era=0,
+        options=options,
+        clock=clock,
+        syncer=syncer,
+    )
+
+    def write(key: bytes) -> Outcome:
+        answered: Future[Sequence[Outcome]] = Future()
+        commits.submit(Commit([prepare([put("t", key, b"v")], options)], "grouped", answered.set_result))
+        return answered.result(WAIT_S)[0]
+
+    write(b"kept")
+    shutil.copytree(tmp_path / "store", shorter)
+    write(b"lost")
+    syncer.error = StoreFailed(path="p", reason="the disk is full")
+    assert isinstance(write(b"refused"), TailraceError)
+
+    assert clock.rests.wait(WAIT_S), "the store goes on without what was safe"
+    with pytest.raises(StoreFailed, match="its log ends at sequence 2, though 4 was safe; restore a backup"):
+        write(b"late")
+    assert commits.safe_through == 4
+    commits.close()
+    commits.database.close()

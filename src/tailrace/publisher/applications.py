@@ -2,13 +2,15 @@
 
 An application's flows have one subscriber at a time. A second one stands by and is given the flows once the first has
 left, or once its silence has outlasted its lease: until then it may still be working on what it was sent. A new session
-of the same subscriber need not wait, because a subscriber drops its old session before it opens another.
+of the same subscriber need not wait, because a subscriber drops its old session before it opens another. Who has the
+flows is kept on disk, so that a publisher that was restarted waits out the lease which the one before it had granted.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -75,6 +77,13 @@ def next_step(active: Session | None, standbys: int, now: float, fenced_after_s:
     return "keep"
 
 
+def next_in_line(standbys: Sequence[Session], holder: str, may_hold: bool) -> Session | None:
+    """Who is to have the flows: while `holder` may still work on them, nobody but itself. Pure."""
+    if not may_hold or not holder:
+        return standbys[0]
+    return next((session for session in standbys if session.stream.subscriber == holder), None)
+
+
 @dataclass(eq=False, slots=True)
 class Application:
     """An application's state at this publisher; who has its flows and its markers change under `lock` only.
@@ -91,6 +100,7 @@ class Application:
     progress: Position | None = None
     sent: Position | None = None
     problem: str = ""
+    holder: str = ""  # the subscriber that has the flows, or had them when the last publisher ended
     dead_letters: int = 0
     losses: int = 0  # acknowledged by its subscribers since this process began
 

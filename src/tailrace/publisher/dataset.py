@@ -20,13 +20,21 @@ from tailrace.errors import (
     Fenced,
     LogDiverged,
     LogError,
+    MarkersNotSaved,
     NotFound,
     PositionInvalid,
     TailraceError,
     Unavailable,
 )
 from tailrace.publisher.ages import Ages
-from tailrace.publisher.applications import Application, ApplicationRecord, Session, next_step, refuse_difference
+from tailrace.publisher.applications import (
+    Application,
+    ApplicationRecord,
+    Session,
+    next_in_line,
+    next_step,
+    refuse_difference,
+)
 from tailrace.publisher.caravans import Caravans
 from tailrace.publisher.dead import DeadLetters
 from tailrace.publisher.markers import MarkerStore
@@ -79,6 +87,7 @@ class DatasetPublisher:
         self._markers = markers
         self._settings = settings
         self._clock = clock
+        self._began = clock.monotonic()
         self._lock = threading.RLock()
         self._recording = threading.Lock()
         self._sessions: dict[str, Session] = {}
@@ -92,7 +101,12 @@ class DatasetPublisher:
         found = self._markers.load(self.dataset, record.application)
         start = Marker(Checkpoint(record.start, None))
         markers = {shard: found.get(shard, start) for shard in self.shards}
-        return Application(record, markers, dead_letters=self.dead.count(self.dataset, record.application))
+        return Application(
+            record,
+            markers,
+            holder=self._markers.holder(self.dataset, record.application),
+            dead_letters=self.dead.count(self.dataset, record.application),
+        )
 
     # ---- subscribers come and go ------------------------------------------------------------------------------------
 
@@ -253,11 +267,33 @@ class DatasetPublisher:
                 why = "the subscriber left" if application.active.left else "not heard of for longer than its lease"
                 self._end(application, application.active, why)
             elif step == "promote":
-                if not self._activate(application, application.standbys[0]):
+                follows = self._next_in_line(application)
+                if follows is None or not self._activate(application, follows):
                     return
-                application.active = application.standbys.popleft()
+                application.standbys.remove(follows)
+                application.active = follows
             else:
                 return
+
+    def _next_in_line(self, application: Application) -> Session | None:
+        fenced_after_s = self._settings.lease_s + self._settings.lease_margin_s
+        inherited = application.sent is None and self._clock.monotonic() < self._began + fenced_after_s
+        follows = next_in_line(application.standbys, application.holder, inherited)
+        if follows is None:
+            application.problem = f"the lease of {application.holder} runs out first: it had the flows before a restart"
+        return follows
+
+    def _hold(self, application: Application, subscriber: str) -> None:
+        """Keeps who has the flows, for the publisher that follows this one."""
+        if subscriber == application.holder:
+            return
+        try:
+            self._markers.save_holder(self.dataset, application.name, subscriber)
+        except MarkersNotSaved as error:
+            log.warning(
+                "a publisher that follows this one may give the flows of %s away early: %s", application.name, error
+            )
+        application.holder = subscriber
 
     def _end(self, application: Application, session: Session, reason: str) -> None:
         session.stream.end(reason)
@@ -265,6 +301,8 @@ class DatasetPublisher:
         if application.active is session:
             application.active = None
             application.sent = max(application.sent or session.stream.sent, session.stream.sent)
+            if session.left:
+                self._hold(application, "")
         if session in application.standbys:
             application.standbys.remove(session)
         log.info("session %s of %s ends: %s", session.stream.session, application.name, reason)
@@ -277,6 +315,7 @@ class DatasetPublisher:
                 start = Resumption(self.source.bounds().through, (), {})
             else:
                 start = resume(self.source, application.markers, self._on_fork, self._delivered)
+            self._hold(application, session.stream.subscriber)
             application.sent = in_era(application.sent or self.source.bounds().through, self.source.era)
         except TailraceError as error:
             application.problem = str(error)
@@ -403,7 +442,14 @@ class DatasetPublisher:
         deadline = Deadline(self._settings.drain_s, self._clock)
         for session in sessions:
             session.stream.end("the publisher is shutting down", last_token=True)
-        unsettled = [one.stream.application for one in sessions if not one.stream.wait_settled(deadline.left_s())]
+        unsettled = []
+        for session in sessions:
+            application = self._applications[session.stream.application]
+            if not session.stream.wait_settled(deadline.left_s()):
+                unsettled.append(application.name)
+            elif application.active is session:  # it has processed all that it was sent
+                with application.lock:
+                    self._hold(application, "")
         if unsettled:
             log.info("not acknowledged in time, and so sent again later: what was sent to %s", ", ".join(unsettled))
 

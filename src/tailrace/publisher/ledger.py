@@ -1,4 +1,4 @@
-"""The file in which a publisher keeps what must outlive it: markers and dead letters, in its data folder.
+"""The file in which a publisher keeps what must outlive it: markers, who has the flows, dead letters.
 
 Each dataset in it has one owner, the one with the greatest epoch. Every write names its owner's epoch within the
 transaction that makes it, so that a publisher which was stopped for longer than its claim lasted cannot write over what
@@ -33,6 +33,12 @@ MIGRATIONS: Final = (
             retrying INTEGER NOT NULL DEFAULT 0,
             UNIQUE (dataset, application, shard, era, sequence, position_index)
         )""",
+    ),
+    (
+        """CREATE TABLE holders (
+            dataset TEXT NOT NULL, application TEXT NOT NULL, subscriber TEXT NOT NULL,
+            PRIMARY KEY (dataset, application)
+        ) WITHOUT ROWID""",
     ),
 )
 

@@ -1,11 +1,11 @@
-"""Where flows' markers are durable: one row per flow, fsynced before `save` returns.
+"""Where flows' markers are durable: one row per flow, fsynced before `save` returns. Beside them, who has the flows.
 
 A full disk raises `MarkersNotSaved`; markers then stand still, and nothing else does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from tailrace.updates.position import Marker, Position
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(Marker).decode
 
+_HOLD: Final = "INSERT OR REPLACE INTO holders (dataset, application, subscriber) VALUES (?, ?, ?)"
 _SAVE: Final = """
     INSERT OR REPLACE INTO markers (dataset, application, shard, marker) VALUES (?, ?, ?, ?)"""
 
@@ -42,9 +43,23 @@ class MarkerStore:
     def save(self, dataset: str, application: str, markers: Mapping[int, Marker]) -> None:
         """Durable when it returns; all of them or none."""
         rows = [(dataset, application, shard, _encode(marker)) for shard, marker in markers.items()]
+        self._write(dataset, _SAVE, rows)
+
+    def holder(self, dataset: str, application: str) -> str:
+        """The subscriber that was given the flows last and has not given them back; empty if there is none."""
+        rows = self._ledger.read(
+            "SELECT subscriber FROM holders WHERE dataset = ? AND application = ?", (dataset, application)
+        )
+        return str(rows[0][0]) if rows else ""
+
+    def save_holder(self, dataset: str, application: str, subscriber: str) -> None:
+        """Durable when it returns."""
+        self._write(dataset, _HOLD, [(dataset, application, subscriber)])
+
+    def _write(self, dataset: str, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         try:
             with self._ledger.writing(dataset) as transaction:
-                transaction.execute_many(_SAVE, rows)
+                transaction.execute_many(statement, rows)
         except DatabaseFailed as error:
             raise MarkersNotSaved(path=str(self._ledger.path), reason=str(error)) from error
 

@@ -23,7 +23,8 @@ from tailrace.errors import Disconnected, ProtocolMismatch, TailraceError, Unava
 from tailrace.runtime.backoff import Backoff, Retry
 from tailrace.runtime.clock import SYSTEM_CLOCK, Clock
 from tailrace.store.client_stream import ClientStream, Outgoing, Waiting
-from tailrace.store.operations import WriteResult, conform, count_writes, put
+from tailrace.store.operations import WriteResult, conform, count_writes, put, require_types
+from tailrace.store.options import require_durability
 from tailrace.updates.pairs import decode_pairs
 from tailrace.wire.addresses import parse_url
 from tailrace.wire.client import Connection
@@ -102,10 +103,14 @@ class StoreClient:
         return self.put(table, key, value).result(timeout_s)
 
     def write(self, operations: Sequence[Operation], *, durability: Durability | None = None) -> Future[WriteResult]:
-        """One atomic write. It may travel with others, and stays a write of its own."""
-        size = sum(len(operation.key) + len(operation.value or b"") for operation in operations)
+        """One atomic write. It may travel with others, and stays a write of its own; so what no message can carry, or
+        no store would understand, is refused here."""
+        write = list(operations)  # the caller may change its own, and this one may wait
+        for operation in write:
+            require_types(operation)
+        size = sum(len(operation.key) + len(operation.value or b"") for operation in write)
         future = _future()
-        self._send(Outgoing([operations], None, [future], durability or self._durability, size))
+        self._send(Outgoing([write], None, [future], self._checked(durability), size))
         return future
 
     def write_batch(self, batch: pa.RecordBatch, *, durability: Durability | None = None) -> list[Future[WriteResult]]:
@@ -116,8 +121,15 @@ class StoreClient:
         if count == 0:
             return []
         futures = [_future() for _ in range(count)]
-        self._send(Outgoing([], batch, futures, durability or self._durability, batch.nbytes))
+        self._send(Outgoing([], batch, futures, self._checked(durability), batch.nbytes))
         return futures
+
+    def _checked(self, durability: Durability | None) -> Durability | None:
+        """What a write asks for; None is the store's own setting."""
+        asked = durability or self._durability
+        if asked is not None:
+            require_durability("durability", asked)
+        return asked
 
     def _send(self, outgoing: Outgoing) -> None:
         """Waits for room, then sends; what cannot be sent at all raises here."""
@@ -129,7 +141,7 @@ class StoreClient:
         try:
             while not self._open_stream().send(outgoing):
                 pass  # it ended in between: the next one
-        except TailraceError:
+        except Exception:
             self._answered(writes, size)
             raise
 

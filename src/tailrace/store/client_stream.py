@@ -50,7 +50,7 @@ class Outgoing:
 
     def __init__(
         self,
-        writes: Sequence[Sequence[Operation]],
+        writes: Sequence[list[Operation]],
         batch: pa.RecordBatch | None,
         futures: Sequence[Waiting],
         durability: Durability | None,
@@ -116,19 +116,34 @@ class ClientStream:
         return True
 
     def _send_all(self) -> None:
-        while True:
-            with self._lock:
-                message = self._taken()
-                if message is None:
-                    self._sending = False
-                    self._sent.notify_all()
-                    break
-                first = self._number(message)
-            try:
-                self._transmit(message.outgoing, first)
-            except TailraceError as error:
-                self.break_off(error)
+        try:
+            while (numbered := self._next_message()) is not None:
+                self._transmit(*numbered)
+        except BaseException as error:  # whatever it is, those who wait must be answered
+            self._give_up(error)
+            if not isinstance(error, Exception):
+                raise
         self._half_close()
+
+    def _next_message(self) -> tuple[Message, int] | None:
+        """What to send now, with its first number. None ends the sending: whoever has more to send begins anew."""
+        with self._lock:
+            message = self._taken()
+            if message is not None:
+                return message, self._number(message)
+            self._sending = False
+            self._sent.notify_all()
+            return None
+
+    def _give_up(self, error: BaseException) -> None:
+        """A message could not be sent: nothing more is, and the server learns that it has heard the last."""
+        try:
+            self.break_off(_translated(error, self._address))
+            self._done_writing()
+        finally:
+            with self._lock:
+                self._sending = False
+                self._sent.notify_all()
 
     def _taken(self) -> Message | None:
         """What goes into the next message: one record batch alone, or small writes of equal durability."""
@@ -163,10 +178,10 @@ class ClientStream:
                 freed = share
         return first
 
-    def _transmit(self, message: Sequence[Outgoing], first: int) -> None:
-        batch, durability = message[0].batch, message[0].durability
+    def _transmit(self, message: Message, first: int) -> None:
+        batch, durability = message.outgoing[0].batch, message.outgoing[0].durability
         if batch is None:
-            writes = [list(write) for outgoing in message for write in outgoing.writes]
+            writes = [write for outgoing in message.outgoing for write in outgoing.writes]
             self._stream.write_metadata(encode(Writes(first, writes, durability)))
             return
         numbers = pc.add(batch.column("write"), pa.scalar(first, pa.int64()))
@@ -186,8 +201,8 @@ class ClientStream:
                     self.end()
             self._close()
             self.break_off(Disconnected(address=self._address, reason="the server ended the stream"))
-        except TailraceError as error:
-            self.break_off(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must be answered
+            self.break_off(_translated(error, self._address))
 
     def _take(self, message: Answers) -> None:
         settled: list[tuple[Waiting, Answer]] = []
@@ -232,6 +247,9 @@ class ClientStream:
             if not self._ending or self._sending or self._gathered or self._half_closed or self._ended is not None:
                 return
             self._half_closed = True
+        self._done_writing()
+
+    def _done_writing(self) -> None:
         try:
             self._stream.done_writing()
         except TailraceError as error:
@@ -267,6 +285,12 @@ def _settle(future: Waiting, answer: Answer, era: int) -> None:
         future.set_result(WriteResult(answer.first, answer.last, Position(era, answer.last)))
     else:
         future.set_exception(TailraceError.rebuild(answer.error, answer.fields or {}))
+
+
+def _translated(error: BaseException, address: str) -> TailraceError:
+    if isinstance(error, TailraceError):
+        return error
+    return Disconnected(address=address, reason=f"the client failed: {type(error).__name__}: {error}")
 
 
 def _of_unknown_outcome(error: TailraceError) -> TailraceError:

@@ -2,6 +2,9 @@
 
 One thread writes (`apply`); any thread reads. Column families are made by the writing thread when the first write to
 them comes, so that the order of everything in the log is that thread's order.
+
+An iterator keeps the whole RocksDB open, and the files that held its moment. So its reader only borrows it: `close`
+takes it away, and so does the writing thread once a reader has rested for `MAX_SCAN_REST_S`.
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from threading import Lock, RLock
 from typing import Any, Final
 
 import rocksdict
 
 from tailrace.errors import NotFound, StoreFailed, Unavailable, UpdateInvalid
+from tailrace.runtime.clock import Clock
 from tailrace.store.folder import identity_of, sync_log
 from tailrace.store.operations import Prepared
 from tailrace.store.options import MIB, StoreOptions
@@ -23,6 +28,7 @@ from tailrace.wire.store_messages import DELETE, PUT
 _log = logging.getLogger(__name__)
 
 DEFAULT_TABLE: Final = "default"
+MAX_SCAN_REST_S: Final = 300.0  # between two rows, while others write; a reader that pauses for a coffee may go on
 _AFTER_FAILED_WRITE: Final = "previous error"  # RocksDB refuses to fsync a log file that it could not write to
 
 
@@ -33,8 +39,9 @@ class FsyncFailed(StoreFailed):
 class Database:
     """One open RocksDB."""
 
-    def __init__(self, path: Path, options: StoreOptions) -> None:
+    def __init__(self, path: Path, options: StoreOptions, clock: Clock) -> None:
         self.path = path
+        self._clock = clock
         self._options = options
         self._cache = rocksdict.Cache(options.block_cache_bytes)
         sync_log(path)
@@ -46,6 +53,8 @@ class Database:
             raise _failed(path, error) from error
         self._handles = {name: self._rocks.get_column_family_handle(name) for name in families}
         self._readers: dict[str, Any] = {}
+        self._scans: set[_Rows] = set()
+        self._lock = RLock()  # nothing that keeps RocksDB open comes to be while it closes
         self.identity = identity_of(path)
 
     def tables(self) -> list[str]:
@@ -103,6 +112,13 @@ class Database:
             self._rocks.write(batch)
         except Exception as error:
             raise _failed(self.path, error) from error
+        if self._scans:
+            self._drop_rested_scans(self._clock.monotonic())
+
+    def _drop_rested_scans(self, now: float) -> None:
+        for rows in tuple(self._scans):
+            if rows.rested_s(now) > MAX_SCAN_REST_S:
+                rows.drop(f"it rested for more than {MAX_SCAN_REST_S:g} s while others wrote")
 
     # ---- any thread ------------------------------------------------------------------------------------------------
 
@@ -125,40 +141,54 @@ class Database:
             raise _failed(self.path, error) from error
 
     def scan(self, table: str, begin: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        """Rows in key order, of one moment."""
+        """Rows in key order, of one moment. `Unavailable` if the database closes, or the reader rests for too long."""
         read = rocksdict.ReadOptions()
         if end is not None:
             read.set_iterate_upper_bound(end)
+        rows = None
         try:
-            yield from self._table(table).items(from_key=begin, read_opt=read)
+            with self._lock:
+                rows = _Rows(self._table(table).items(from_key=begin, read_opt=read))
+                self._scans.add(rows)
+            while (row := rows.next()) is not None:
+                yield row
         except (NotFound, Unavailable):
             raise
         except Exception as error:
             raise _failed(self.path, error) from error
+        finally:
+            if rows is not None:
+                self._scans.discard(rows)
 
     def flush(self) -> None:
         """Moves what the log holds into tables, so that the log file in use ends and becomes old."""
-        for name in list(self._handles):
-            self._reader(name).flush(True)
+        with self._lock:
+            readers = [self._reader(name) for name in self._handles]
+        for reader in readers:
+            reader.flush(True)
 
     def close(self) -> None:
-        """Ends the use of the folder; RocksDB goes with the last reference to it, which an open scan may hold."""
-        if self._rocks is None:
-            return
-        rocks, self._rocks = self._rocks, None
-        self._handles.clear()
-        self._readers.clear()
+        """Ends the use of the folder. RocksDB goes with the last reference to it, so scans end here as well."""
+        with self._lock:
+            if self._rocks is None:
+                return
+            rocks, self._rocks = self._rocks, None
+            self._handles.clear()
+            self._readers.clear()
+        for rows in tuple(self._scans):
+            rows.drop(f"store {self.path} was closed, or opened anew, meanwhile")
         try:
             rocks.close()
         except Exception as error:  # noqa: BLE001 - after a failed write it cannot flush; all of it is in the log
             _log.warning("%s", _failed(self.path, error))
 
     def _table(self, name: str) -> Any:
-        if self._rocks is None:
-            raise Unavailable(reason=f"store {self.path} is closed, or about to be opened anew")
-        if name not in self._handles or name == HEADER_FAMILY:
-            raise NotFound(what="table", name=name, remedy="a table is made by the first write to it")
-        return self._reader(name)
+        with self._lock:
+            if self._rocks is None:
+                raise Unavailable(reason=f"store {self.path} is closed, or about to be opened anew")
+            if name not in self._handles or name == HEADER_FAMILY:
+                raise NotFound(what="table", name=name, remedy="a table is made by the first write to it")
+            return self._reader(name)
 
     def _reader(self, table: str) -> Any:
         found = self._readers.get(table)
@@ -175,6 +205,35 @@ class Database:
         blocks.set_bloom_filter(10, False)
         family.set_block_based_table_factory(blocks)
         return family
+
+
+class _Rows:
+    """An iterator and the right to take it away from its reader, who then gets `Unavailable`."""
+
+    def __init__(self, iterator: Iterator[tuple[bytes, bytes]]) -> None:
+        self._iterator: Iterator[tuple[bytes, bytes]] | None = iterator
+        self._lock = Lock()
+        self._why_gone = ""
+        self._moved = True  # since `rested_s` last looked: a clock read at every row would cost as much as the row
+        self._rests_since = 0.0
+
+    def next(self) -> tuple[bytes, bytes] | None:
+        with self._lock:
+            if self._iterator is None:
+                raise Unavailable(reason=f"a scan lost its place: {self._why_gone}; scan again")
+            self._moved = True
+            return next(self._iterator, None)
+
+    def rested_s(self, now: float) -> float:
+        """How long no row was asked for, as far as earlier calls can tell."""
+        if self._moved:
+            self._moved, self._rests_since = False, now
+        return now - self._rests_since
+
+    def drop(self, why: str) -> None:
+        with self._lock:
+            if self._iterator is not None:
+                self._iterator, self._why_gone = None, why
 
 
 def _database(options: StoreOptions, cache: rocksdict.Cache) -> rocksdict.Options:

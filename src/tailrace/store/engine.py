@@ -55,7 +55,7 @@ class Store:
         return cls(Path(path).resolve(), era, options or StoreOptions(), clock, syncer)
 
     def _opened(self) -> Database:
-        database = Database(self.path, self.options)
+        database = Database(self.path, self.options, self._clock)
         note = SafeNote(self.path, self._clock)
         try:
             note.require(database.latest_sequence())

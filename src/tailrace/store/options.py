@@ -14,6 +14,11 @@ _SIZE_LIMITS = {"shards": 1 << 20, "max_key_bytes": 1 << 20, "max_update_bytes":
 TABLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.$-]{0,127}\Z")
 
 
+def require_durability(path: str, given: object) -> None:
+    if type(given) is not str or given not in get_args(Durability):  # msgpack knows no subclasses
+        raise ConfigInvalid(path=path, reason=f"{given!r} is none of {', '.join(get_args(Durability))}")
+
+
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     """Every limit of a store, with its default and why it is that.
@@ -50,9 +55,7 @@ class StoreOptions:
     recover_free_bytes: int = 32 * MIB
 
     def __post_init__(self) -> None:
-        if self.durability not in get_args(Durability):
-            known = ", ".join(get_args(Durability))
-            raise ConfigInvalid(path="store.durability", reason=f"{self.durability!r} is none of {known}")
+        require_durability("store.durability", self.durability)
         for field in fields(self):
             if field.name != "durability":
                 self._require_number(field.name, getattr(self, field.name))
