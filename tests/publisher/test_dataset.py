@@ -21,6 +21,7 @@ from tailrace.errors import (
 from tailrace.publisher.dead import to_ipc
 from tailrace.publisher.ledger import open_ledger
 from tailrace.publisher.markers import MarkerStore
+from tailrace.publisher.status import application_status
 from tailrace.sources.interface import Bounds
 from tailrace.testing.memory_source import MemorySource, rows
 from tailrace.updates.position import START, Checkpoint, Position
@@ -279,7 +280,9 @@ def test_a_restarted_publisher_waits_out_the_lease_that_the_one_before_it_grante
     rig.restart()
     other = rig.subscribe(subscriber="two")
     assert other.stream.standby
-    assert "lease of one" in rig.publisher.application("app").problem
+    found = application_status(rig.publisher, rig.publisher.application("app"))
+    assert (found.state, found.standbys) == ("waiting", 1)
+    assert "for the lease of one" in found.reason
     rig.clock.advance(rig.settings.lease_s + rig.settings.lease_margin_s - 0.1)
     rig.publisher.alive(Alive(session=other.stream.session))
     rig.publisher.tick()
@@ -287,7 +290,6 @@ def test_a_restarted_publisher_waits_out_the_lease_that_the_one_before_it_grante
     rig.clock.advance(0.2)
     rig.publisher.tick()
     assert other.sequences(3) == [1, 2, 3]
-    assert rig.publisher.application("app").problem == ""
 
 
 def test_after_a_restart_the_subscriber_that_had_the_flows_gets_them_at_once(rig: Rig) -> None:

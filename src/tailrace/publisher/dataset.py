@@ -278,10 +278,7 @@ class DatasetPublisher:
     def _next_in_line(self, application: Application) -> Session | None:
         fenced_after_s = self._settings.lease_s + self._settings.lease_margin_s
         inherited = application.sent is None and self._clock.monotonic() < self._began + fenced_after_s
-        follows = next_in_line(application.standbys, application.holder, inherited)
-        if follows is None:
-            application.problem = f"the lease of {application.holder} runs out first: it had the flows before a restart"
-        return follows
+        return next_in_line(application.standbys, application.holder, inherited)
 
     def _hold(self, application: Application, subscriber: str) -> None:
         """Keeps who has the flows, for the publisher that follows this one."""

@@ -73,7 +73,8 @@ def _state(publisher: DatasetPublisher, application: Application, head: Position
     if application.problem:
         return "failed", application.problem
     if active is None:
-        return "waiting", "no subscriber"
+        waits = f"for the lease of {application.holder}, which had the flows before the publisher was restarted"
+        return "waiting", waits if application.standbys else "no subscriber"
     if not active.connected:
         return "waiting", "its subscriber is gone; its lease runs out"
     if active.stream.blocked_by:
