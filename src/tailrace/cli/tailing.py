@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tailrace.cli.looking import ask_status
-from tailrace.cli.output import on_terminal, readable, say_json, until_enough
+from tailrace.cli.output import note, on_terminal, readable, say_json, until_enough
 from tailrace.cli.reach import ReachOptions, reach, the_dataset
-from tailrace.errors import Disconnected, PositionInvalid
+from tailrace.errors import CredentialRefused, Disconnected, PositionInvalid
 from tailrace.runtime.units import Duration
 from tailrace.updates.batch import Update, UpdateBatch
 from tailrace.updates.filters import Filter
 from tailrace.updates.instants import instant_text
 from tailrace.updates.position import START, LinePosition, Position
-from tailrace.wire.messages import DatasetInfo, ReadRange, Updates, decode_down
+from tailrace.wire.messages import DataLoss, DatasetInfo, ReadRange, Updates, decode_down
 
 if TYPE_CHECKING:
     from tailrace.wire.client import Connection
@@ -68,8 +68,11 @@ def _address_in(dataset: str, where: ReachOptions) -> tuple[str, ReachOptions]:
     return endpoint.dataset, ReachOptions(where.config, address, where.store, where.credential_file, where.ca_file)
 
 
-def updates(publisher: Connection, info: DatasetInfo, options: TailOptions) -> Iterator[UpdateBatch]:
-    """Batches until the range ends; a stream that breaks off is an error, as the reader of a pipe must learn of it."""
+def updates(publisher: Connection, info: DatasetInfo, options: TailOptions) -> Iterator[UpdateBatch | DataLoss]:
+    """Batches, and what is lost between them, until the range ends.
+
+    A stream that breaks off is an error, as the reader of a pipe must learn of it.
+    """
     head = head_of(publisher, info) if options.start == LATEST else START
     place = range_of(options, info, time.time(), head)
     ticket = ReadRange(
@@ -83,14 +86,19 @@ def updates(publisher: Connection, info: DatasetInfo, options: TailOptions) -> I
     with publisher.get(ticket) as stream:
         for batch, metadata in stream:
             message = decode_down(metadata)
-            if isinstance(message, Updates) and batch is not None and batch.num_rows:
+            if isinstance(message, DataLoss):
+                yield message
+            elif isinstance(message, Updates) and batch is not None and batch.num_rows:
                 yield UpdateBatch(batch, message.line, 0, message.through)
     if place.follow:
         raise Disconnected(address=publisher.address, reason="the publisher ended the stream: it is shutting down")
 
 
 def head_of(publisher: Connection, info: DatasetInfo) -> Position:
-    return next(one.head for one in ask_status(publisher).datasets if one.dataset == info.name)
+    for one in ask_status(publisher).datasets:
+        if one.dataset == info.name:
+            return one.head
+    raise CredentialRefused(reason=f"it lacks the scope 'read' on dataset {info.name!r}")
 
 
 def range_of(options: TailOptions, info: DatasetInfo, now: float, head: Position) -> Range:
@@ -107,7 +115,7 @@ def _start(text: str, info: DatasetInfo, now: float) -> tuple[Position | None, i
         return None, None
     if text.startswith("-"):
         try:
-            return None, int((now + Duration.parse(text)) * 1e6)
+            return None, int(max(0.0, now + Duration.parse(text)) * 1e6)  # nothing is older than the epoch
         except ValueError as error:
             raise PositionInvalid(text=text, reason=f"{error} (an age reads -30s, -5m, -2h)") from error
     return _position(text, info), None
@@ -123,10 +131,13 @@ def _position(text: str, info: DatasetInfo) -> Position:
 # ---- lines ----------------------------------------------------------------------------------------------------------
 
 
-def _print_all(options: TailOptions, batches: Iterator[UpdateBatch]) -> None:
+def _print_all(options: TailOptions, batches: Iterator[UpdateBatch | DataLoss]) -> None:
     left = options.limit
     coloured = on_terminal() and not options.as_json
     for batch in batches:
+        if isinstance(batch, DataLoss):
+            note(loss_line(batch))
+            continue
         for update in batch:
             if options.as_json:
                 say_json(as_object(update, batch.line))
@@ -181,6 +192,11 @@ def as_line(update: Update, line: str) -> str:
         pairs,
     )
     return "\t".join(fields)
+
+
+def loss_line(loss: DataLoss) -> str:
+    after, until = (LinePosition(loss.line, position) for position in (loss.after, loss.until))
+    return f"lost: the log does not hold what lies after {after}, up to and with {until}: {loss.reason}"
 
 
 _COLOURS: Final = {"delete": "red", "delete_range": "red", "truncate": "red", "put": "green", "insert": "green"}

@@ -1,7 +1,8 @@
 """A bounded or a following read of a dataset's log, for `tailrace tail`, backfills and Spark.
 
 A range has no flow, no marker and no caravan: whoever asks keeps its own place. It reads the log by itself, so that it
-never holds up the applications.
+never holds up the applications. What the log lacks in the range is told by a `DataLoss` whose token is 0, as there is
+nothing to acknowledge, and that names no shards: it speaks of the whole log, whatever the filter.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from tailrace.errors import LogDiverged
 from tailrace.publisher.resume import after as after_position
 from tailrace.publisher.resume import in_era
 from tailrace.publisher.stream import Parcel
-from tailrace.sources.interface import LogBatch, Source
+from tailrace.sources.interface import LogBatch, Lost, Source
 from tailrace.updates.filters import Filter
 from tailrace.updates.position import Position
 from tailrace.updates.schema import EMPTY_UPDATES
-from tailrace.wire.messages import Heartbeat, ReadRange, Updates
+from tailrace.wire.messages import DataLoss, Heartbeat, ReadRange, Updates
 
 HEARTBEAT_S = 1.0
 
@@ -39,6 +40,8 @@ def read_range(source: Source, ask: ReadRange, stop: threading.Event) -> Iterato
         if batch is None:
             yield EMPTY_UPDATES, Heartbeat(line=source.line, through=start)
             continue
+        if batch.loss is not None:  # even before `since_us`: nobody knows when it was committed
+            yield from _loss_notice(source.line, batch.loss, start, until)
         start = batch.through
         updates = batch.updates if reached else _since(batch.updates, ask.since_us)
         reached = reached or updates.num_rows > 0
@@ -49,6 +52,13 @@ def read_range(source: Source, ask: ReadRange, stop: threading.Event) -> Iterato
         yield updates, Updates(line=source.line, through=through)
         if until is not None and batch.through >= until:
             return
+
+
+def _loss_notice(line: str, lost: Lost, start: Position, until: Position | None) -> Iterator[Parcel]:
+    """What of a loss lies in (start, until], if anything."""
+    after, end = max(lost.after, start), lost.until if until is None else min(lost.until, until)
+    if after < end:
+        yield EMPTY_UPDATES, DataLoss(token=0, line=line, shards=[], after=after, until=end, reason=lost.reason)
 
 
 def _of_this_history(source: Source, asked: Position) -> Position:

@@ -11,7 +11,7 @@ from tailrace.errors import LogBehind, LogCorrupt, LogDiverged, LogError, LogGap
 from tailrace.sources.rocksdb import RocksDBSource
 from tailrace.updates.position import START, Checkpoint, Marker, Position, Witness
 from tests.sources.rocksdb.reading import ERA, Row, all_rows, read_through, reading, rows_of, source_of
-from tests.sources.rocksdb.written import log_of, logical, make_folder, put, write_batch
+from tests.sources.rocksdb.written import BLOCK, log_of, logical, make_folder, put, write_batch
 
 
 def batch_of(sequence: int, size: int = 1) -> bytes:
@@ -132,6 +132,28 @@ def test_a_gap_can_be_a_notice(tmp_path: Path) -> None:
     assert [row for batch in batches for row in rows_of(batch.updates)] == rows(1, 2) + rows(9, 9)
 
 
+GAP_FROM_6_TO_10 = [batch_of(n) for n in (*range(1, 6), *range(11, 21))]
+
+
+@pytest.mark.parametrize("on_gap", ["stop", "notice"])
+@pytest.mark.parametrize("after", [10, 11, 15])
+def test_a_gap_before_the_place_where_reading_starts_is_nothing_to_it(tmp_path: Path, on_gap: str, after: int) -> None:
+    source = source_of(make_folder(tmp_path / "db", {4: log_of(GAP_FROM_6_TO_10)}), on_gap=on_gap)
+    assert source.locate(witnessed(source, 15)).offset == len(log_of(GAP_FROM_6_TO_10[:10]))
+    batches = read_through(source, 20, Position(ERA, after))
+    assert [row for batch in batches for row in rows_of(batch.updates)] == rows(after + 1, 20)
+    assert all(batch.loss is None for batch in batches)
+
+
+def test_of_a_gap_around_the_place_where_reading_starts_what_follows_it_is_missing(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "db", {4: log_of(GAP_FROM_6_TO_10)})
+    lost, *_ = read_through(source_of(folder, on_gap="notice"), 20, Position(ERA, 8))
+    assert lost.loss is not None
+    assert (lost.loss.after, lost.loss.until) == (Position(ERA, 8), Position(ERA, 10))
+    found, error = read_until_error(source_of(folder), Position(ERA, 8))
+    assert (found, type(error)) == ([], LogGap)
+
+
 def test_a_sequence_that_goes_back_within_a_file_is_damage(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "db", {4: log_of([batch_of(1), batch_of(2), batch_of(2)])})
     found, error = read_until_error(source_of(folder))
@@ -217,11 +239,13 @@ def test_a_marker_is_located_at_the_record_after_it(tmp_path: Path) -> None:
     assert address == (str(folder / "000004.log"), len(log_through(4)))
 
 
-def test_the_witness_is_the_stored_checksum_of_the_record_that_holds_the_position(tmp_path: Path) -> None:
-    log = log_of([batch_of(1), write_batch(2, put(b"a", b"1"), put(b"b", b"2"), put(b"c", b"x" * 40_000))])
+def test_the_witness_is_made_of_all_stored_checksums_of_the_record_that_holds_the_position(tmp_path: Path) -> None:
+    log = log_of([batch_of(1), write_batch(2, put(b"a", b"1"), put(b"b", b"2"), put(b"c", b"x" * 70_000))])
     source = source_of(make_folder(tmp_path / "db", {4: log}))
-    place = len(log_through(1))
-    expected = Witness("", int.from_bytes(log[place : place + 4], "little"))
+    first, middle, last = (
+        int.from_bytes(log[place : place + 4], "little") for place in (len(log_through(1)), BLOCK, 2 * BLOCK)
+    )
+    expected = Witness("", (31 * (31 * first + middle) + last) % 2**32)
     assert [source.checkpoint(Position(ERA, n)).witness for n in (2, 3, 4)] == [expected] * 3
     assert read_through(source, 4)[-1].checkpoint == Checkpoint(Position(ERA, 4), expected)
 
@@ -235,6 +259,20 @@ def test_another_record_at_the_position_is_divergence(tmp_path: Path) -> None:
     assert not isinstance(caught.value, LogBehind)
 
 
+@pytest.mark.parametrize("left", [7, 8, 11, None])  # bytes of a block for the record's first piece; None: it fills one
+def test_a_record_that_differs_only_behind_its_first_piece_is_divergence(tmp_path: Path, left: int | None) -> None:
+    before, size = batch_of(1), 40_000
+    if left is not None:
+        before, size = batch_of(1, 20_000 + BLOCK - left - len(log_through(1, size=20_000))), 1
+    logs = {name: log_of([before, write_batch(2, put(b"k", b"v" * size + name))]) for name in (b"a", b"b")}
+    assert logs[b"a"][:BLOCK] == logs[b"b"][:BLOCK]
+    source, other = (source_of(make_folder(tmp_path / name.decode(), {4: log})) for name, log in logs.items())
+    marker = witnessed(source, 2)
+    assert source.locate(marker).offset == len(logs[b"a"])
+    with pytest.raises(LogDiverged, match="holds another record"):
+        other.locate(marker)
+
+
 def test_a_marker_beyond_the_head_is_told_apart(tmp_path: Path) -> None:
     source = source_of(make_folder(tmp_path / "db", {4: log_through(9)}))
     with pytest.raises(LogBehind) as caught:
@@ -242,6 +280,24 @@ def test_a_marker_beyond_the_head_is_told_apart(tmp_path: Path) -> None:
     assert caught.value.head == str(Position(ERA, 9))
     with pytest.raises(LogBehind):
         read_through(source, 11, Position(ERA, 10))
+
+
+def test_a_marker_far_beyond_the_head_names_where_the_log_ends(tmp_path: Path) -> None:
+    logs = {"written": {4: log_through(7)}, "flushed": {9: b""}, "without": {}}
+    for name, files in logs.items():
+        source = source_of(make_folder(tmp_path / name, files, last_sequence=7))
+        with pytest.raises(LogBehind) as caught:
+            source.locate(Marker(Checkpoint(Position(ERA, 10), Witness("", 1))))
+        assert caught.value.head == str(Position(ERA, 7)), name
+
+
+def test_a_log_that_was_restored_beneath_its_source_names_where_it_ends(tmp_path: Path) -> None:
+    source = source_of(make_folder(tmp_path / "db", {4: log_through(12)}))
+    marker = read_through(source, 12)[-1].checkpoint
+    make_folder(tmp_path / "db", {4: log_through(7)})
+    with pytest.raises(LogBehind) as caught:
+        source.locate(Marker(marker))
+    assert caught.value.head == str(Position(ERA, 7))
 
 
 def test_a_marker_right_before_the_oldest_file_is_located_without_its_witness(tmp_path: Path) -> None:

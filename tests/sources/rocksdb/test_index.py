@@ -9,7 +9,7 @@ import pytest
 from tailrace.errors import LogUnreadable, VersionTooNew
 from tailrace.sources.rocksdb.index import SPACING_BYTES, Entry, PositionIndex
 from tailrace.updates.position import Checkpoint, Marker, Position
-from tests.sources.rocksdb.reading import ERA, all_rows, read_through, source_of
+from tests.sources.rocksdb.reading import ERA, all_rows, read_through, rows_of, source_of
 from tests.sources.rocksdb.written import log_of, make_folder, put, write_batch
 
 VALUE_BYTES = 5000
@@ -92,3 +92,15 @@ def test_an_index_that_is_wrong_is_not_believed(folder: Path, tmp_path: Path) ->
     assert [row.sequence for row in all_rows(source, Position(ERA, 500))] == list(range(501, RECORDS + 1))
     marker = Marker(Checkpoint(Position(ERA, 450), None))
     assert source.locate(marker) == source_of(folder).locate(marker)
+
+
+def test_an_index_of_another_log_with_records_at_the_same_places_is_not_believed(folder: Path, tmp_path: Path) -> None:
+    made = source_of(folder, index_dir=tmp_path / "index")
+    read_through(made, RECORDS)
+    made.close()
+    later = [write_batch(300 + n, put(b"k%d" % n, bytes(VALUE_BYTES))) for n in range(1, RECORDS + 1)]
+    make_folder(folder, {3: log_of([write_batch(n, put(b"k", b"")) for n in range(1, 301)]), 4: log_of(later)})
+    source = source_of(folder, index_dir=tmp_path / "index")
+    assert len(source._index) >= 3
+    found = read_through(source, 300 + RECORDS, Position(ERA, 600))
+    assert [row.sequence for batch in found for row in rows_of(batch.updates)] == list(range(601, 300 + RECORDS + 1))

@@ -306,6 +306,19 @@ def test_a_range_that_spans_all_shards_comes_once_per_shard(folder: Path) -> Non
     database.close()
 
 
+def test_a_live_batch_carries_nothing_of_a_large_one_before_it(folder: Path, database: Any) -> None:
+    batch = rocksdict.WriteBatch(raw_mode=True)
+    for number in range(50_000):
+        batch.put(b"%d" % number, b"v")
+    database.write(batch)
+    with reading(source_of(folder)) as batches:
+        assert next(batches).updates.num_rows == 50_000
+        database[b"live"] = b"v"
+        live = next(batches).updates
+    assert live.num_rows == 1
+    assert live.serialize().size < 2000
+
+
 def test_a_batch_is_about_as_large_as_asked_and_never_splits_a_write_batch(folder: Path, database: Any) -> None:
     for number in range(200):
         batch = rocksdict.WriteBatch(raw_mode=True)

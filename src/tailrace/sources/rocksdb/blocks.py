@@ -6,8 +6,9 @@ and `last`. A block's last bytes, too few for another header, are zero.
 
 `scan` checks every checksum and joins the pieces of a logical record *in place*: each payload moves down over the
 header before it, so that a record becomes contiguous in the buffer that the file was read into, and nothing is copied
-to a second one. It stops, with a status that says why, where the bytes end or make no sense; whether that place is the
-head of the log, its end or damage is for the caller to judge, who knows what follows.
+to a second one. It folds the checksums of the pieces into one, by which the whole record is told from another. It
+stops, with a status that says why, where the bytes end or make no sense; whether that place is the head of the log, its
+end or damage is for the caller to judge, who knows what follows.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tailrace.updates.kernels import inlined, kernel
 BLOCK_BYTES: Final = 32768
 HEADER_BYTES: Final = 7
 RECYCLABLE_HEADER_BYTES: Final = 11
+FOLD: Final = 31  # a record's checksum is the last piece's plus this times what came before, modulo 2^32
 
 Int64s = npt.NDArray[np.int64]
 
@@ -56,7 +58,7 @@ class State(enum.IntEnum):
     JOIN_START = 7
     JOIN_END = 8
     JOIN_OFFSET = 9  # file offset of its first physical record
-    JOIN_CHECKSUM = 10  # the stored checksum of that record
+    JOIN_CHECKSUM = 10  # the stored checksums of its pieces so far, folded
     RECORDS = 11  # how many records the table holds
     SPECIAL_TYPE = 12
     SPECIAL_START = 13
@@ -70,7 +72,7 @@ class Record(enum.IntEnum):
     START = 0
     LENGTH = 1
     OFFSET = 2  # in the file
-    CHECKSUM = 3  # stored, of its first physical record
+    CHECKSUM = 3  # the stored checksums of its physical records, folded into one; of a `full` one, as it is stored
     COLUMNS = 4
 
 
@@ -160,6 +162,7 @@ def scan(address: int, state: Any, records: Any) -> int:
         if header == RECYCLABLE_HEADER_BYTES:
             state[_RECYCLED] = 1
         payload = at + header
+        stored = load32(address + at)
         if kind > 8:
             state[_SPECIAL_TYPE] = kind
             state[_SPECIAL_START] = payload
@@ -178,13 +181,14 @@ def scan(address: int, state: Any, records: Any) -> int:
             state[_JOIN_START] = payload
             state[_JOIN_END] = payload + length
             state[_JOIN_OFFSET] = state[_BASE] + at
-            state[_JOIN_CHECKSUM] = load32(address + at)
+            state[_JOIN_CHECKSUM] = stored
         else:
             if not state[_JOINING]:
                 status = _ORDER
                 break
             move(address + state[_JOIN_END], address + payload, length)
             state[_JOIN_END] += length
+            state[_JOIN_CHECKSUM] = (FOLD * state[_JOIN_CHECKSUM] + stored) & 0xFFFFFFFF
         at = payload + length
         if kind in (_FULL, _LAST):
             records[count, 0] = state[_JOIN_START]

@@ -215,7 +215,7 @@ class _Constants:
 
 
 def _no_pairs(count: int) -> pa.Array[Any]:
-    """NULL in every row. Arrow's own such array has room for a pair in each row, and a slice of it travels with that."""
+    """NULL in every row. Arrow's own array of these has room for a pair in each row, which its slices carry along."""
     offsets = _arrow.py_buffer(np.zeros(count + 1, np.int32))
     nothing = _arrow.py_buffer(np.zeros((count + 7) // 8, np.uint8))
     entries = PAIRS_TYPE.key_field, PAIRS_TYPE.item_field

@@ -1,7 +1,7 @@
 """A sparse map from sequence numbers to places in the log, so that a reader need not scan from a file's start.
 
 Readers note a record about once a megabyte of log. An entry names the sequence that the record begins with, the file's
-number, the offset and the record's stored checksum, by which a stale entry is noticed when it is used. The map is
+number, the offset and the record's checksum, by which a stale entry is noticed when it is used. The map is
 saved atomically, with the datastore's identity; a file that is missing, damaged, or speaks of another datastore is
 simply an empty map, as it can be rebuilt from the log at any time.
 """

@@ -20,7 +20,7 @@ class Place(NamedTuple):
     offset: int
     next_offset: int
     checksum: int | None  # None where the record is gone although everything after it is there, or never was
-    head: int  # where the log ends, if that is before the sequence number; otherwise that number
+    reached: bool  # whether the log goes that far
 
 
 def _walker(log: Log, after: int) -> Reader:
@@ -45,16 +45,16 @@ def _walked(log: Log, sequence: int, after: int) -> Place:
             pass
         cursor = reader.cursor
         if cursor is None:
-            return Place(log.wal_dir, 0, 0, None, after)
+            return Place(log.wal_dir, 0, 0, None, after >= sequence)
         if reader.held_back:
             _start, _length, offset, checksum = cursor.records[cursor.taken].tolist()
             following = cursor.taken + 1
             next_offset = cursor.offset
             if following < cursor.available:
                 next_offset = int(cursor.records[following, Record.OFFSET])
-            return Place(cursor.file.path, offset, next_offset, checksum, sequence)
-        head = reader.through if reader.next_sequence < 0 else max(reader.next_sequence - 1, after)
-        return Place(cursor.file.path, cursor.offset, cursor.offset, None, min(head, sequence))
+            return Place(cursor.file.path, offset, next_offset, checksum, True)
+        reached = max(reader.next_sequence - 1, after) >= sequence
+        return Place(cursor.file.path, cursor.offset, cursor.offset, None, reached)
 
 
 def head(log: Log) -> tuple[int, int]:

@@ -254,6 +254,9 @@ class Reader:
 
     def _gap(self, cursor: LogCursor) -> LogBatch | None:
         found = int(self._sums[Sum.FOUND])
+        if found - 1 <= self._after:  # nothing that was asked for is missing
+            self._expected = found
+            return None
         offset = int(cursor.records[cursor.taken, Record.OFFSET])
         oldest = self._log.oldest()
         if oldest >= self._expected:
@@ -263,7 +266,7 @@ class Reader:
             raise LogGap(
                 path=str(cursor.file.path), offset=offset, found=found, expected_after=self._expected - 1, reason=reason
             )
-        loss = Lost(Position(self._era, self._expected - 1), Position(self._era, found - 1), reason)
+        loss = Lost(Position(self._era, self.through), Position(self._era, found - 1), reason)
         self._expected = found
         self.through = found - 1
         self.witness = None

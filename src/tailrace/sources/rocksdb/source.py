@@ -2,7 +2,8 @@
 
 Each `read` walks the log with a cursor of its own: read and scan a piece, measure what whole records fit a batch, fill
 the batch. At the head it sleeps until the horizon or the folder reports a commit. Positions are RocksDB's sequence
-numbers; a checkpoint's witness is the stored checksum of the record that holds the position.
+numbers; a checkpoint's witness is the checksum of the record that holds the position: what the log stores for its
+physical records, folded into one.
 """
 
 from __future__ import annotations
@@ -82,9 +83,9 @@ class RocksDBSource:
     def _verified(self, checkpoint: Checkpoint) -> Address:
         sequence = checkpoint.position.sequence
         place = find(self._log, sequence)
-        if place.head < sequence:
-            end = Position(self.era, place.head)
-            raise LogBehind(line=self.line, marker=str(checkpoint.position), head=str(end))
+        if not place.reached:
+            _oldest, end = head(self._log)
+            raise LogBehind(line=self.line, marker=str(checkpoint.position), head=str(Position(self.era, end)))
         expected = checkpoint.witness
         if expected is not None and place.checksum is not None and place.checksum != expected.checksum:
             reason = f"{place.path} at offset {place.offset} holds another record"
