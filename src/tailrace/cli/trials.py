@@ -42,7 +42,8 @@ def torture(
 ) -> None:
     """Write numbered updates, kill and cut everything at random, and check that nothing was lost.
 
-    Exit code 1 unless nothing was lost, out of order or corrupt, and every kind of fault occurred.
+    Exit code 1 unless nothing was lost, out of order, corrupt or delivered by a session that was over, and every
+    kind of fault occurred.
 
     \b
     tailrace torture
