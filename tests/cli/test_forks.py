@@ -186,11 +186,12 @@ def test_a_fork_of_a_store_in_a_process_of_its_own_raises_the_era_for_both(tmp_p
     )
     folder, backup = tmp_path / "data" / "store" / "shop", tmp_path / "backup"
     with running_store(configuration) as store:
-        store.write([put("t", b"a", {"n": "1"})])
+        shared = store.write([put("t", b"a", {"n": "1"})]).position.sequence
     shutil.copytree(folder, backup)
     with running_store(configuration) as store:
-        delivered = store.write([put("t", b"b", {"n": "lost"})] * 5).position.sequence
         role = Role(configuration)
+        role.acknowledge_through(shared)
+        delivered = store.write([put("t", b"b", {"n": "lost"})] * 5).position.sequence
         role.acknowledge_through(delivered)
         role.close()
     shutil.rmtree(folder)
@@ -207,5 +208,5 @@ def test_a_fork_of_a_store_in_a_process_of_its_own_raises_the_era_for_both(tmp_p
         assert store.era == 1
         role = Role(configuration)
         loss = role.loss()
-        assert (loss.after.era, loss.until) == (1, Position(0, delivered))
+        assert (loss.after, loss.until) == (Position(1, shared), Position(0, delivered))
         role.close()
