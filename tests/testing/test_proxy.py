@@ -109,11 +109,20 @@ def test_an_end_reaches_the_other_side_after_its_bytes(proxy: Proxy, target: Tar
     assert is_over(end)
 
 
+def is_reset(proxy: Proxy) -> bool:
+    """A new connection is reset, before the client has noticed that it stood or after."""
+    try:
+        with connect(proxy) as client:
+            return is_over(client)
+    except ConnectionResetError:
+        return True
+
+
 def test_a_target_that_is_not_there_looks_like_a_reset() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = gone.getsockname()
-    with Proxy(address) as proxy, connect(proxy) as client:
-        assert is_over(client)
+    with Proxy(address) as proxy:
+        assert is_reset(proxy)
 
 
 def test_cut_resets_what_is_there_and_what_comes_until_it_heals(proxy: Proxy, target: Target) -> None:
@@ -122,8 +131,7 @@ def test_cut_resets_what_is_there_and_what_comes_until_it_heals(proxy: Proxy, ta
         proxy.cut()
         assert is_over(client)
         assert is_over(end)
-    with connect(proxy) as refused:
-        assert is_over(refused)
+    assert is_reset(proxy)
     proxy.heal()
     with connect(proxy) as again:
         again.sendall(b"x")
