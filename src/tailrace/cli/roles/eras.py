@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tailrace.cli.roles.assembly import PUBLISHER_FOLDER, Assembly
 from tailrace.coordination.lines import raise_era, read_line, register_line
-from tailrace.errors import LogDiverged
+from tailrace.errors import LogDiverged, LogUnreadable
 from tailrace.publisher.dataset import ForkFound
 from tailrace.publisher.ledger import FILE_NAME, open_ledger
 from tailrace.publisher.markers import greatest_marker
@@ -44,14 +44,23 @@ def fork_handler(assembly: Assembly, line: str, era: int, folder: Path) -> ForkF
     The log is its line's only copy, so that one which ends before what was delivered of it has forked as well.
     """
     record = read_line(assembly.coordinator(), line)
-    if record is None or record.identity != identity(folder):
+    if record is None or not _is(folder, record.identity):
         return None
+    registered = record.identity
 
     def forked(error: LogDiverged, delivered: Position) -> None:
-        raise_era(assembly.coordinator(), line, beyond=era, reason=str(error), delivered=delivered)
+        if _is(folder, registered):  # another identity raises the era when it is registered
+            raise_era(assembly.coordinator(), line, beyond=era, reason=str(error), delivered=delivered)
         assembly.restart(f"the log of {line} has another history: {error}")
 
     return forked
+
+
+def _is(folder: Path, registered: str) -> bool:
+    try:
+        return identity(folder) == registered
+    except LogUnreadable:
+        return False  # it is being replaced
 
 
 def newer_era(assembly: Assembly, line: str, era: int) -> int | None:
