@@ -38,6 +38,15 @@ def write(into: Rdict, count: int, value: bytes) -> None:
         into[b"k%d" % number] = value
 
 
+def restore(folder: Path, backup: Path, count: int) -> None:
+    """The backup takes the folder's place, with some writes of its own."""
+    restored = database(backup)
+    write(restored, count, b"another")
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
+    restored.close()
+
+
 @pytest.fixture
 def configuration(tmp_path: Path) -> Configuration:
     return Configuration(
@@ -135,11 +144,7 @@ def test_a_restored_history_that_has_grown_since_goes_on_in_a_new_era(
     role.acknowledge_through(10)
     role.close()
     first.close()
-    restored = database(backup)
-    write(restored, 10, b"another")
-    shutil.rmtree(folder)
-    shutil.copytree(backup, folder)
-    restored.close()
+    restore(folder, backup, 10)
 
     found_out = start()
     assert found_out.assembly.stopping.is_set(), "the role is to start over"
@@ -163,11 +168,7 @@ def test_what_was_delivered_and_never_acknowledged_of_a_restored_history_is_told
     write(first, 5, b"lost")
     assert role.updates(10)[-1] == (0, 10)
     first.close()
-    restored = database(backup)
-    write(restored, 2, b"another")
-    shutil.rmtree(folder)
-    shutil.copytree(backup, folder)
-    restored.close()
+    restore(folder, backup, 2)
 
     role.until_it_is_to_start_over()
     role.close()

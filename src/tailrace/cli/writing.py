@@ -15,7 +15,7 @@ import msgspec
 from tailrace.cli.output import note, say
 from tailrace.cli.reach import Reach, ReachOptions, reach, the_dataset
 from tailrace.cli.reaching import wait_until_reached
-from tailrace.errors import ConfigInvalid, ProtocolMismatch, TailraceError, UpdateInvalid
+from tailrace.errors import ConfigInvalid, TailraceError, UpdateInvalid
 from tailrace.store.operations import WriteResult, delete, put
 from tailrace.updates.position import LinePosition
 
@@ -45,7 +45,7 @@ def put_one(options: PutOptions, where: ReachOptions) -> None:
     found = reach(where)
     dataset = _dataset(found, options.dataset)
     with found.store_client(dataset) as client:
-        line = _line(client)
+        line = client.describe().line
         written = client.write([operation]).result()
     say(str(LinePosition(line, written.position)))
     if options.wait_for:
@@ -84,14 +84,6 @@ def _dataset(found: Reach, name: str | None) -> str:
         return the_dataset(publisher, None).name
 
 
-def _line(client: StoreClient) -> str:
-    try:
-        return client.describe().line
-    except ProtocolMismatch as error:
-        error.add_note("a node without a [store] takes no writes: write to the dataset's own database, or name --store")
-        raise
-
-
 # ---- many -----------------------------------------------------------------------------------------------------------
 
 
@@ -108,7 +100,7 @@ def put_lines(options: PutOptions, where: ReachOptions) -> None:
     dataset = _dataset(found, options.dataset)
     answered = Answered()
     with found.store_client(dataset) as client, _progress() as advance:
-        line_name = _line(client)
+        line_name = client.describe().line
         try:
             _write_all(client, operations(sys.stdin.buffer, options.table), answered, advance)
         except TailraceError as error:

@@ -21,32 +21,29 @@ from tailrace.errors import (
     LogDiverged,
     LogError,
     MarkersNotSaved,
-    NotFound,
-    PositionInvalid,
     TailraceError,
     Unavailable,
 )
 from tailrace.publisher.ages import Ages
 from tailrace.publisher.applications import (
     Application,
-    ApplicationRecord,
     Session,
     next_in_line,
     next_step,
-    refuse_difference,
 )
 from tailrace.publisher.caravans import Caravans
 from tailrace.publisher.dead import DeadLetters
 from tailrace.publisher.markers import MarkerStore
 from tailrace.publisher.records import ApplicationRecords
 from tailrace.publisher.resume import NO_ERAS, Resumption, in_era, resume
+from tailrace.publisher.roster import Roster
 from tailrace.publisher.sent import OpenToken
 from tailrace.publisher.settings import PublisherSettings
 from tailrace.publisher.stream import Stream
 from tailrace.runtime.clock import Clock, Deadline
 from tailrace.sources.interface import Bounds, Source
 from tailrace.updates.filters import Filter
-from tailrace.updates.position import START, Checkpoint, LinePosition, Marker, Position
+from tailrace.updates.position import START, Marker, Position
 from tailrace.wire.messages import Acknowledge, Alive, Leave, Subscribe
 
 log = logging.getLogger(__name__)
@@ -83,46 +80,28 @@ class DatasetPublisher:
         self._on_fork = self._forked if on_fork else None
         self._delivered = delivered
         self.caravans = Caravans(source, settings, clock, self._on_fork, delivered)
-        self._records = records
+        self._roster = Roster(dataset, self.shards, source, records, markers, dead, settings)
         self._markers = markers
         self._settings = settings
         self._clock = clock
         self._began = clock.monotonic()
         self._lock = threading.RLock()
-        self._recording = threading.Lock()
         self._sessions: dict[str, Session] = {}
-        self._applications: dict[str, Application] = {
-            record.application: self._known(record) for record in records.of(dataset)
-        }
         self._draining = self._closed = False
         self.last_bounds = Bounds(START, START)
-
-    def _known(self, record: ApplicationRecord) -> Application:
-        found = self._markers.load(self.dataset, record.application)
-        start = Marker(Checkpoint(record.start, None))
-        markers = {shard: found.get(shard, start) for shard in self.shards}
-        return Application(
-            record,
-            markers,
-            holder=self._markers.holder(self.dataset, record.application),
-            dead_letters=self.dead.count(self.dataset, record.application),
-        )
 
     # ---- subscribers come and go ------------------------------------------------------------------------------------
 
     def subscribe(self, ask: Subscribe) -> Stream:
         """A stream for this subscriber; it stands by while another one has the flows."""
-        filter = Filter.parse(ask.filter) if ask.filter else None
-        text = str(filter) if filter else None
-        application = self._applications.get(ask.application) or self._created(ask, text)
+        application = self._roster.visited(ask)
         with application.lock:
-            refuse_difference(application.record, text, ask.mode)
             if len(application.standbys) >= self._settings.max_standbys:
                 raise Unavailable(
                     reason=f"application {ask.application!r} has {len(application.standbys)} subscribers standing by "
                     f"already (max_standbys)"
                 )
-            session = self._session(application, filter, ask.subscriber)
+            session = self._session(application, ask.subscriber)
             with self._lock:
                 if self._draining:
                     raise Unavailable(reason="the publisher is shutting down")
@@ -132,54 +111,12 @@ class DatasetPublisher:
             self._settle(application)
             return session.stream
 
-    def _created(self, ask: Subscribe, filter: str | None) -> Application:
-        if not self._settings.create_applications:
-            raise NotFound(
-                what="application",
-                name=ask.application,
-                remedy="name it in the configuration, or set create_applications",
-            )
-        return self._recorded(ask, filter)
-
     def declare(self, ask: Subscribe) -> None:
         """Makes the record of a configured application before its first subscriber comes; refuses one that differs."""
-        text = str(Filter.parse(ask.filter)) if ask.filter else None
-        application = self._applications.get(ask.application) or self._recorded(ask, text)
-        refuse_difference(application.record, text, ask.mode)
+        self._roster.declared(ask)
 
-    def _recorded(self, ask: Subscribe, filter: str | None) -> Application:
-        """One new application at a time; what is there already goes on while its start is looked up in the log."""
-        with self._recording:
-            found = self._applications.get(ask.application)
-            if found is not None:
-                return found
-            if len(self._applications) >= self._settings.max_applications:
-                raise Unavailable(reason=f"there are {len(self._applications)} applications already (max_applications)")
-            record = ApplicationRecord(self.dataset, ask.application, filter, ask.mode, self._start(ask.start))
-            application = self._known(self._records.create(record))
-            application.sent = record.start
-            with self._lock:
-                self._applications[ask.application] = application
-        log.info("application %s of %s is new, from %s", ask.application, self.dataset, record.start)
-        return application
-
-    def _start(self, text: str) -> Position:
-        try:
-            bounds = self.source.bounds()
-        except LogError as error:
-            raise Unavailable(reason=f"a new application cannot start: {error}") from error
-        if text == "earliest":
-            return bounds.after
-        if text == "latest":
-            return bounds.through
-        asked = LinePosition.parse(text)
-        if asked.line != self.source.line:
-            raise PositionInvalid(text=text, reason=f"this dataset's line is {self.source.line!r}")
-        if in_era(asked.position, self.source.era) > bounds.through:
-            raise PositionInvalid(text=text, reason=f"it lies past the head of the log, {bounds.through}")
-        return asked.position
-
-    def _session(self, application: Application, filter: Filter | None, subscriber: str) -> Session:
+    def _session(self, application: Application, subscriber: str) -> Session:
+        filter = application.record.filter
         stream = Stream(
             session=secrets.token_hex(8),
             application=application.name,
@@ -187,7 +124,7 @@ class DatasetPublisher:
             epoch=self.epoch,
             line=self.source.line,
             shards=self.shards,
-            filter=filter,
+            filter=Filter.parse(filter) if filter else None,
             caravans=self.caravans,
             settings=self._settings,
             clock=self._clock,
@@ -205,7 +142,7 @@ class DatasetPublisher:
         session = self._sessions.get(stream.session)
         if session is None:
             return
-        application = self._applications[stream.application]
+        application = self._roster.get(stream.application)
         with application.lock:
             session.connected = False
             if session in application.standbys:
@@ -216,7 +153,7 @@ class DatasetPublisher:
         session = self._sessions.get(ask.session)
         if session is None:
             return
-        application = self._applications[session.stream.application]
+        application = self._roster.get(session.stream.application)
         with application.lock:
             session.left = True
             if session in application.standbys:
@@ -228,7 +165,7 @@ class DatasetPublisher:
         session = self._session_of(ask.session)
         session.heard_at = self._clock.monotonic()
         if ask.progress is not None:
-            application = self._applications[session.stream.application]
+            application = self._roster.get(session.stream.application)
             session.stream.progress = ask.progress
             if application.active is session:
                 application.progress = max(application.progress or ask.progress, ask.progress)
@@ -367,7 +304,7 @@ class DatasetPublisher:
         session = self._sessions.get(session_id)
         if session is None:
             raise AcknowledgementRefused(token=what, reason=f"session {session_id} is over")
-        return self._applications[session.stream.application]
+        return self._roster.get(session.stream.application)
 
     @staticmethod
     def _active(application: Application, session_id: str, what: str) -> Session:
@@ -400,19 +337,16 @@ class DatasetPublisher:
 
     # ---- what others may know ---------------------------------------------------------------------------------------
 
-    def has_session(self, session: str) -> bool:
-        return session in self._sessions
+    def application_of(self, session: str) -> str | None:
+        """Whose session it is; None if it is over, or another publisher's."""
+        found = self._sessions.get(session)
+        return found.stream.application if found else None
 
     def application(self, name: str) -> Application:
-        found = self._applications.get(name)
-        if found is None:
-            known = ", ".join(sorted(self._applications)) or "none yet"
-            raise NotFound(what="application", name=name, remedy=f"dataset {self.dataset!r} has: {known}")
-        return found
+        return self._roster.get(name)
 
     def applications(self) -> list[Application]:
-        with self._lock:
-            return list(self._applications.values())
+        return self._roster.all()
 
     def reached(self, name: str, position: Position) -> tuple[bool, Position | None]:
         """Whether an application has processed everything up to a position, by its progress or its markers."""
@@ -441,11 +375,12 @@ class DatasetPublisher:
             session.stream.end("the publisher is shutting down", last_token=True)
         unsettled = []
         for session in sessions:
-            application = self._applications[session.stream.application]
+            application = self._roster.get(session.stream.application)
             if not session.stream.wait_settled(deadline.left_s()):
                 unsettled.append(application.name)
-            elif application.active is session:  # it has processed all that it was sent
-                with application.lock:
+                continue
+            with application.lock:
+                if application.active is session:  # it has processed all that it was sent
                     self._hold(application, "")
         if unsettled:
             log.info("not acknowledged in time, and so sent again later: what was sent to %s", ", ".join(unsettled))

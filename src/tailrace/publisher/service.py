@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Final
-from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -78,7 +77,6 @@ class PublisherService(server.Service):
         self._peers = [address, *peers]
         self._started_at = time.time()
         self._stop = threading.Event()
-        self._streams: WeakValueDictionary[str, Stream] = WeakValueDictionary()  # by session; gone with their sessions
 
     def actions(self) -> Mapping[str, server.ActionHandler]:
         handlers: dict[type[Up], Callable[..., Reply]] = {
@@ -119,7 +117,6 @@ class PublisherService(server.Service):
         if isinstance(ask, Subscribe):
             publisher = self._of_application(caller, "subscribe", ask)
             stream = publisher.subscribe(ask)
-            self._streams[stream.session] = stream
             return server.Stream(UPDATE_SCHEMA, _encoded(self._subscription(publisher, stream)))
         caller.require("read", ask.dataset)
         source = self._dataset(caller, ask.dataset).source
@@ -228,11 +225,11 @@ class PublisherService(server.Service):
 
     def _of_session(self, caller: Caller, session: str) -> DatasetPublisher:
         """The publisher that opened a session; one that is over is refused by any that the caller may subscribe to."""
-        stream = self._streams.get(session)  # first, so that it is there for as long as a publisher knows the session
-        publisher = next((one for one in self._datasets.values() if one.has_session(session)), None)
-        if publisher is not None:
-            caller.require("subscribe", publisher.dataset, stream.application if stream else None)
-            return publisher
+        for publisher in self._datasets.values():
+            application = publisher.application_of(session)
+            if application is not None:
+                caller.require("subscribe", publisher.dataset, application)
+                return publisher
         allowed = self._known(caller, "subscribe")
         if not allowed:
             raise CredentialRefused(reason=f"{caller.name!r} lacks the scope 'subscribe' on every dataset here")

@@ -204,7 +204,7 @@ class Done(Message, frozen=True):
 
 
 class Status(Message, frozen=True):
-    """Admin: the publisher's whole state. The reply is one `StatusReply`."""
+    """The publisher's whole state. The reply is one `StatusReply`."""
 
 
 class ApplicationStatus(msgspec.Struct, frozen=True):
@@ -259,7 +259,7 @@ class ReachedReply(Message, frozen=True):
 
 
 class DeadList(Message, frozen=True):
-    """Admin: dead letters of an application, oldest first."""
+    """Dead letters of an application, oldest first."""
 
     dataset: str
     application: str
@@ -287,7 +287,7 @@ class DeadListReply(Message, frozen=True):
 
 
 class DeadShow(Message, frozen=True):
-    """Admin: one letter whole. The reply is a `DeadShowReply`."""
+    """One letter whole. The reply is a `DeadShowReply`."""
 
     dataset: str
     application: str
@@ -300,7 +300,7 @@ class DeadShowReply(Message, frozen=True):
 
 
 class DeadRetry(Message, frozen=True):
-    """Admin: hand letters to the application again; None means all of them. The reply is a `DeadRetryReply`."""
+    """Hand letters to the application again; None means all of them. The reply is a `DeadRetryReply`."""
 
     dataset: str
     application: str
